@@ -1,0 +1,1 @@
+"""Whole transformers: where the mean goes, conversion, layer-by-layer truth."""

@@ -1,0 +1,1 @@
+"""Formulas read as algebra: proofs for every width d."""
