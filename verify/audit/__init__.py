@@ -1,0 +1,1 @@
+"""Checks, contract identification and the sandboxed runner."""

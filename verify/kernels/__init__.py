@@ -1,0 +1,1 @@
+"""Fast code that claims to compute a formula."""
