@@ -1,0 +1,218 @@
+"""Contracts: their bounds hold, are nearly attained, and catch a kernel that breaks them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from verify.formats import Rounding, format_named
+from verify.norms import FORMULAS
+from verify.numeric import affine
+from verify.numeric.contract import Contract, allowed, bound
+from verify.numeric.families import contracts_for, faults_for, tolerance
+from verify.numeric.order import EIGHT_LANES, PAIRWISE, SEQUENTIAL, Order
+from verify.numeric.rounded import rounded_to
+from verify.numeric.strategies import arguments
+from verify.numeric.truth import reference
+
+U32 = 2.0**-24
+FORMATS = ("float32", "bfloat16", "float16", "float64")
+FORWARD = [f for f in FORMULAS.values() if not f.differentiates and "shift" not in f.id]
+
+
+def as_tuple(outputs):
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def worst_ratio(contract, args):
+    """The largest |rounded reading - truth| / bound; must not exceed 1."""
+    args = dict(args)
+    groups = args.pop("num_groups", None)
+    definition = FORMULAS[contract.formula]
+    truth = as_tuple(reference(definition, **args, format="float64", num_groups=groups))
+    got = contract.run(args, groups)
+    limits = bound(contract, args, groups)
+    return max(
+        (_ratio(g, t, limit) for g, t, limit in zip(got, truth, limits, strict=True)), default=0.0
+    )
+
+
+def _ratio(got, truth, limit):
+    with np.errstate(all="ignore"):
+        exact = truth.astype(np.float64)
+        # the float64 truth is itself rounded once
+        error = np.abs(got.astype(np.float64) - exact) - 2.0**-53 * np.abs(exact)
+        known = np.isfinite(limit)
+        ratio = np.where(error <= 0, 0.0, error / limit)
+        unguaranteed = known & ~np.isfinite(got.astype(np.float64)) & np.isfinite(exact)
+    if np.any(unguaranteed):
+        return np.inf
+    return float(np.max(ratio[known], initial=0.0))
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("formula", FORWARD, ids=lambda f: f.id)
+def test_no_kernel_that_keeps_a_contract_exceeds_its_bound(formula, fmt):
+    @settings(max_examples=settings.default.max_examples // 2)
+    @given(args=arguments(formula, format=fmt, max_d=33, max_rows=3))
+    def law(args):
+        for contract in contracts_for(formula.id, fmt):
+            assert worst_ratio(contract, args) <= 1.0, contract.name
+
+    law()
+
+
+@pytest.mark.parametrize("formula", ["rms_norm_backward", "layer_norm_backward"])
+@pytest.mark.parametrize("fmt", ["float32", "bfloat16"])
+def test_no_gradient_that_keeps_a_contract_exceeds_its_bound(formula, fmt):
+    @settings(max_examples=settings.default.max_examples // 2)
+    @given(args=arguments(FORMULAS[formula], format=fmt, max_d=17, max_rows=5))
+    def law(args):
+        for contract in contracts_for(formula, fmt):
+            assert worst_ratio(contract, args) <= 1.0, contract.name
+
+    law()
+
+
+@pytest.mark.parametrize("fmt", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("accumulate", ["float32", "bfloat16", "float16"])
+def test_bounds_hold_for_narrow_accumulators_and_outputs(fmt, accumulate):
+    rng = np.random.default_rng(0)
+    contract = Contract("layer_norm", fmt, accumulate=accumulate, order=EIGHT_LANES)
+    for spread in (1.0, 2.0**-9, 30.0):
+        x = rounded_to(spread * rng.standard_normal((8, 64)), format_named(fmt))
+        weight = rounded_to(1 + 0.3 * rng.standard_normal(64), format_named(fmt))
+        args = {"x": x, "weight": weight, "bias": weight, "eps": 2.0**-17}
+        assert worst_ratio(contract, args) <= 1.0
+
+
+def test_truncation_and_flushing_have_bounds_of_their_own():
+    rng = np.random.default_rng(1)
+    x = (1e-20 * rng.standard_normal((8, 64))).astype(np.float32)
+    base = Contract("rms_norm", "bfloat16", flush_to_zero=True)
+    for contract in (base, replace(base, output_rounding=Rounding.TOWARD_ZERO)):
+        assert worst_ratio(contract, {"x": x, "eps": 2.0**-130}) <= 1.0
+
+
+def attaining_row(d, order):
+    """Squares that each addition loses: half an ulp of the running sum."""
+    x = np.full((1, d), 2.0**-12, np.float32)
+    if order is PAIRWISE:
+        x[:] = 0.0
+        x[0, [2**k for k in range(d.bit_length() - 1)]] = 2.0**-12
+    x[0, 0] = 1.0
+    return x
+
+
+@pytest.mark.parametrize(("order", "share"), [(SEQUENTIAL, 0.95), (PAIRWISE, 0.6)])
+def test_the_rms_norm_bound_is_nearly_attained(order, share):
+    contract = Contract("rms_norm", "float32", order=order)
+    rng = np.random.default_rng(0)
+    weight = (1 + 0.1 * rng.standard_normal(4096)).astype(np.float32)
+    args = {"x": attaining_row(4096, order), "weight": weight, "eps": 2.0**-20}
+    ratio = worst_ratio(contract, args)
+    print(f"bound attained, {order.name}: {ratio:.4f}")
+    assert share <= ratio <= 1.0
+
+
+def test_the_bound_is_the_published_one():
+    """(k/2 + rho/u + n) u with k = h + 2, rho = 2u, n = 2: 11u at h = 12, 2052.5u at h = 4095."""
+    rng = np.random.default_rng(0)
+    args = {
+        "x": rng.standard_normal((1, 4096)).astype(np.float32),
+        "weight": np.full(4096, 1.25, np.float32),
+        "eps": 2.0**-20,
+    }
+    y = np.abs(reference("rms_norm", **args, format="float64"))
+    for order, units in ((PAIRWISE, 11.0), (SEQUENTIAL, 2052.5)):
+        (limit,) = bound(Contract("rms_norm", "float32", order=order), args)
+        assert np.max(limit / y) / U32 == pytest.approx(units, rel=2e-3)
+
+
+def test_one_pass_variance_has_no_guarantee_at_large_kappa():
+    rng = np.random.default_rng(0)
+    x = (2000 + rng.standard_normal((1, 4096))).astype(np.float32)
+    one_pass = Contract("layer_norm", "float32", algorithm="layer_norm_one_pass")
+    (limit,) = bound(one_pass, {"x": x, "eps": 2.0**-20})
+    assert np.isinf(limit).all()
+    (limit,) = bound(Contract("layer_norm", "float32"), {"x": x, "eps": 2.0**-20})
+    assert limit.max() < 3e-3
+
+
+def test_the_allowed_set_is_nearly_always_one_value():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((16, 4096)).astype(ml_dtypes.bfloat16)
+    weight = rng.standard_normal(4096).astype(ml_dtypes.bfloat16)
+    args = {"x": x, "weight": weight, "eps": 2.0**-17}
+    contract = contracts_for("rms_norm", "bfloat16")[0]
+    ((low, high),) = allowed(contract, args)
+    got = contract.run(args)[0].astype(np.float64)
+    assert np.mean(low == high) > 0.999
+    assert np.all((low <= got) & (got <= high))
+
+
+# --- planted defects ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", faults_for("rms_norm", "bfloat16"), ids=lambda c: c.name)
+def test_every_fault_leaves_the_allowed_set_of_every_right_contract(fault):
+    """On rows made for it, each faulty reading is outside what right kernels may give."""
+    rng = np.random.default_rng(3)
+    rows = [2.0**-6 * rng.standard_normal((6, 96)), 300 * rng.standard_normal((6, 96))]
+    x = np.concatenate(rows).astype(ml_dtypes.bfloat16)
+    weight = np.full(96, 15.8125, ml_dtypes.bfloat16)
+    args = {"x": x, "weight": weight, "eps": 2.0**-10}
+    got = fault.run(args)[0].astype(np.float64)
+    for contract in contracts_for("rms_norm", "bfloat16"):
+        ((low, high),) = allowed(contract, args)
+        assert np.any(~((low <= got) & (got <= high))), contract.name
+
+
+def test_a_bound_that_forgets_the_sum_is_caught(monkeypatch):
+    """The law above can fail: without the summation's growth, an attaining row exceeds the bound."""
+    monkeypatch.setattr(affine, "growth", lambda u, k: 0.0)
+    args = {"x": attaining_row(4096, SEQUENTIAL), "eps": 2.0**-20}
+    assert worst_ratio(Contract("rms_norm", "float32", order=SEQUENTIAL), args) > 1.0
+
+
+def test_a_bound_that_forgets_kappa_is_caught():
+    """A two-pass bound applied to a kernel that subtracts the mean of a neighbour is exceeded."""
+    rng = np.random.default_rng(0)
+    x = (3000 + rng.standard_normal((1, 256))).astype(np.float32)
+    args = {"x": x, "eps": 2.0**-20}
+    one_pass = Contract("layer_norm", "float32", algorithm="layer_norm_one_pass").run(args)[0]
+    (limit,) = bound(Contract("layer_norm", "float32"), args)
+    error = np.abs(one_pass.astype(np.float64) - reference("layer_norm", **args, format="float64"))
+    assert not np.all(error <= limit)
+
+
+# --- orders and words -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [PAIRWISE, SEQUENTIAL, EIGHT_LANES, Order("3 lanes", 3)])
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 8, 9, 64, 100])
+def test_the_height_of_an_order_is_that_of_its_additions(order, d):
+    """Summing depths: each addition is one deeper than its deeper operand."""
+    depth = order.sum(np.zeros((1, d)), lambda a, b: np.maximum(a, b) + 1)
+    assert depth[0, 0] == order.height(d)
+
+
+def test_the_tolerance_prints_as_a_formula_with_its_numbers():
+    text = tolerance(contracts_for("layer_norm", "bfloat16")[0], 4096)
+    print(text)
+    assert text.startswith("|got - y| <= ")
+    assert "* 2^-24 * kappa + 2^-8 |y|" in text
+    assert text.endswith("(d = 4096, pairwise tree: height 12)")
+
+
+def test_contracts_describe_every_choice():
+    contract = contracts_for("rms_norm", "bfloat16")[1]
+    assert contract.name == "Llama order: cast, then weight, pairwise tree"
+    assert contract.describe() == (
+        "rms_norm in float32, pairwise tree sums, normalised rounded to bfloat16, "
+        "output rounded to bfloat16"
+    )
