@@ -30,6 +30,7 @@ from verify.numeric.rounded import rounded_to
 
 if TYPE_CHECKING:
     from verify.numeric.contract import Contract
+    from verify.numeric.rows import Rows
 
 Array = NDArray[Any]
 U = 2.0**-53
@@ -144,8 +145,8 @@ class BoundArithmetic:
     result is certain. The intervals then hold what kernels give, not how far that is from truth.
     """
 
-    def __init__(self, contract: Contract, rows: int, d: int, *, predict: bool = False) -> None:
-        self.contract, self.n, self.d, self.predict = contract, rows, d, predict
+    def __init__(self, contract: Contract, rows: Rows, *, predict: bool = False) -> None:
+        self.contract, self.rows, self.d, self.predict = contract, rows, rows.d, predict
         self.format = format_named(contract.accumulate)
         self.u = float(self.format.unit_roundoff)
         least = self.format.min_normal if contract.flush_to_zero else self.format.eta
@@ -219,12 +220,15 @@ class BoundArithmetic:
 
     def sum_rows(self, rows: Affine) -> Affine:
         """Over rows each symbol is another error, so all of it goes into the rest."""
-        val, slop = accurate_sum(np.moveaxis(np.broadcast_to(rows.val, (self.n, self.d)), 0, -1))
-        size = _total_rows(rows.size + rows.error, self.n, self.d)
-        rest = _total_rows(rows.error, self.n, self.d)
-        rest = rest + growth(self.u, self.contract.rows_order.height(self.n)) * size
-        slop_rows = np.moveaxis(slop, -1, 0) + _total_rows(rows.slop, self.n, self.d)
-        return Affine(np.moveaxis(val, -1, 0), slop_rows, self, {}, rest + self._flushed(self.n))
+        val, slop = accurate_sum(self.rows.by_feature(rows.val))
+        terms = val.shape[:-1] + (self.rows.by_feature(rows.val).shape[-1],)
+        size, rest, spread = (
+            _total(self.rows.by_feature(part), terms)[..., 0]
+            for part in (rows.size + rows.error, rows.error, rows.slop)
+        )
+        height = self.contract.rows_order.height(terms[-1])
+        rest = rest + growth(self.u, height) * size + self._flushed(terms[-1])
+        return Affine(val[..., 0], slop[..., 0] + spread, self, {}, rest)
 
     def sqrt(self, value: Affine) -> Affine:
         root = np.sqrt(np.maximum(value.val, 0.0))
@@ -326,7 +330,3 @@ def accurate_sum(values: Array) -> tuple[Array, Array]:
 def _total(values: Array, shape: tuple[int, ...]) -> Array:
     """An upper bound on the sum of non-negative values over the last axis."""
     return np.broadcast_to(values, shape).sum(axis=-1, keepdims=True) * (1.0 + 2.0**-30)
-
-
-def _total_rows(values: Array, n: int, d: int) -> Array:
-    return np.broadcast_to(values, (n, d)).sum(axis=0, keepdims=True) * (1.0 + 2.0**-30)

@@ -63,11 +63,12 @@ def two_sum(a, b):
 
 
 @_inline
-def to_odd(h, l):  # noqa: E741
+def to_odd(h, l):
     """h + l rounded to odd: where inexact, the neighbour of h + l whose last bit is 1."""
     b = bits_of(h)
     outward = (l > 0.0) == (h > 0.0)
-    step = 0 if (l == 0.0) | ((b & 1) == 1) else (1 if outward else -1)
+    exact = (l == 0.0) | (l != l)  # two_sum of an overflow: h is infinite, l is NaN
+    step = 0 if exact | ((b & 1) == 1) else (1 if outward else -1)
     return float_of(b + step)
 
 
@@ -96,21 +97,21 @@ def mul(ah, al, ae, bh, bl, be):
 
 @_inline
 def div(ah, al, ae, bh, bl, be):
-    """Local error at most 20 u^2 |ah/bh| + ETA; the radius is infinite if b's ball nears 0."""
+    """Local error at most 20 u^2 |ah/bh| + ETA/|b| + ETA; infinite if b's ball nears 0."""
     q = ah / bh
     r = (fma(-q, bh, ah) + al) - q * bl
     h, low = two_sum(q, r / bh)
-    room = abs(bh) * (1.0 - 2.0**-50) - be
-    e = (ae + abs(q) * be) / room + (32.0 * U2 * abs(q) + ETA) if room > 0.0 else math.inf
+    room = abs(bh) * (1.0 - 2.0**-50) - WIDEN * be
+    e = (ae + abs(q) * be + ETA) / room + (32.0 * U2 * abs(q) + ETA) if room > 0.0 else math.inf
     return h, low, e
 
 
 @_inline
 def sqrt(ah, al, ae):
-    """Local error at most 16 u^2 sqrt(ah) + ETA; NaN if a's centre is not positive."""
+    """Local error at most 16 u^2 sqrt(ah) + ETA/sqrt(ah); NaN if a's centre is not positive."""
     s = math.sqrt(ah)
     h, low = two_sum(s, (fma(-s, s, ah) + al) / (2.0 * s))
-    return h, low, (ae / s + 32.0 * U2 * s + ETA)
+    return h, low, ((ae + ETA) / s + 32.0 * U2 * s + ETA)
 
 
 @_inline

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numba
 import numpy as np
@@ -30,7 +29,22 @@ from verify.numeric.tree import Node, trace, walk
 
 LANES = {"filter": 4, "full": 2}
 SUPPORTED = frozenset(
-    "input number length pi add sub mul div sqrt sum sum_rows fold fold_part place".split()
+    [
+        "input",
+        "number",
+        "length",
+        "pi",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "sqrt",
+        "sum",
+        "sum_rows",
+        "fold",
+        "fold_part",
+        "place",
+    ]
 )
 
 
@@ -47,7 +61,7 @@ class Ball:
     """
 
     h: str
-    l: str | None = None  # noqa: E741  (h and l are the field's names for a double-double)
+    l: str | None = None
     e: str | None = None
     bits: int | None = None
     total: str | None = None
@@ -163,13 +177,9 @@ class Writer:
     def _operation(self, indent: int, node: Node, args: list[Ball], suffix: str = "") -> Ball:
         return self._call(indent, node, node.op, args, suffix)
 
-    def _call(
-        self, indent: int, node: Node, op: str, args: list[Ball], suffix: str = ""
-    ) -> Ball:
+    def _call(self, indent: int, node: Node, op: str, args: list[Ball], suffix: str = "") -> Ball:
         name = f"{node.number}{suffix}".replace("-", "m")
-        self.put(
-            indent, f"h{name}, l{name}, e{name} = {op}({', '.join(a.parts for a in args)})"
-        )
+        self.put(indent, f"h{name}, l{name}, e{name} = {op}({', '.join(a.parts for a in args)})")
         return Ball(f"h{name}", f"l{name}", f"e{name}")
 
     # --- values that vary along the row ---------------------------------------------------------
@@ -182,7 +192,9 @@ class Writer:
             made[node] = self._element(indent, node, j, suffix, made)
         return made[node]
 
-    def _element(self, indent: int, node: Node, j: str, suffix: str, made: dict[Node, Ball]) -> Ball:
+    def _element(
+        self, indent: int, node: Node, j: str, suffix: str, made: dict[Node, Ball]
+    ) -> Ball:
         if node.op == "input":
             name = f"v{node.number}{suffix}"
             self.put(indent, f"{name} = float64(row_{node.payload}[{j}])")
@@ -204,7 +216,9 @@ class Writer:
             out.extend(self._factors(a) if inner else [a])
         return out
 
-    def _product(self, indent: int, node: Node, j: str, suffix: str, made: dict[Node, Ball]) -> Ball:
+    def _product(
+        self, indent: int, node: Node, j: str, suffix: str, made: dict[Node, Ball]
+    ) -> Ball:
         """A product over the reals may be taken in any order: exact factors first."""
         factors = [self.element(indent, f, j, suffix, made) for f in self._factors(node)]
         factors.sort(key=lambda b: (not b.exact, b.total is not None))
@@ -226,9 +240,7 @@ class Writer:
         return Ball(f"h{name}", None, f"e{name}")
 
     def _operation_named(self, indent: int, op: str, name: str, args: list[Ball]) -> Ball:
-        self.put(
-            indent, f"h{name}, l{name}, e{name} = {op}({', '.join(a.parts for a in args)})"
-        )
+        self.put(indent, f"h{name}, l{name}, e{name} = {op}({', '.join(a.parts for a in args)})")
         return Ball(f"h{name}", f"l{name}", f"e{name}")
 
     @staticmethod
@@ -302,7 +314,9 @@ class Writer:
     def _sum_loops(self, sums: list[Node]) -> None:
         for node in sums:
             for part in self._sum_parts(node):
-                self.put(2, " = ".join(f"{part}{node.number}_{k}" for k in range(self.lanes)) + " = 0.0")
+                self.put(
+                    2, " = ".join(f"{part}{node.number}_{k}" for k in range(self.lanes)) + " = 0.0"
+                )
         self.put(2, f"m = d // {self.lanes} * {self.lanes}")
         self.put(2, f"for jj in range(0, m, {self.lanes}):")
         for k in range(self.lanes):
@@ -328,22 +342,19 @@ class Writer:
                 self.put(indent, f"a{node.number}_{lane} += abs({ball.h})")
 
     def _close_sum(self, node: Node) -> None:
-        """Merge the lanes: the error of compensated accumulation is at most TAU times sum |terms|."""
+        """Merge the lanes; compensation loses at most compensation_loss times sum |terms|."""
         n = node.number
         parts = self._sum_parts(node)
         for k in range(1, self.lanes):
             self.put(2, f"s{n}_0, carry = two_sum(s{n}_0, s{n}_{k})")
             self.put(2, f"c{n}_0 += carry + c{n}_{k}")
-        total = {p: " + ".join(f"{p}{n}_{k}" for k in range(self.lanes)) for p in parts if p in "ea"}
+        total = {
+            p: " + ".join(f"{p}{n}_{k}" for k in range(self.lanes)) for p in parts if p in "ea"
+        }
         self.put(2, f"h{n}, l{n} = two_sum(s{n}_0, c{n}_0)")
         size = f"({total['a']})" if "a" in total else f"abs(h{n})"
-        self.put(2, f"e{n} = ({total['e']}) + compensation_loss(d // {self.lanes} + {2 * self.lanes}) * {size}")
-        self.row_numbers[node] = Ball(f"h{n}", f"l{n}", f"e{n}")
-        self.row_numbers.pop(node)
-        self._register(node)
-
-    def _register(self, node: Node) -> None:
-        n = node.number
+        loss = f"compensation_loss(d // {self.lanes} + {2 * self.lanes})"
+        self.put(2, f"e{n} = ({total['e']}) * accumulated(d) + {loss} * {size}")
         self.put(2, f"t{n} = abs(l{n}) + e{n}")
         self.row_numbers[node] = Ball(f"h{n}", f"l{n}", f"e{n}", None, f"t{n}")
 
@@ -374,6 +385,7 @@ class Writer:
         self.tier = tier
         for part in (n for n in walk(*self.roots) if n.op == "fold_part" and n.args[0] is fold):
             name = state[part.payload]
+            self.put(2, f"{name}e *= accumulated(256 * d)")
             self.put(2, f"t{part.number} = abs({name}l) + {name}e")
             self.row_numbers[part] = Ball(
                 f"{name}h", f"{name}l", f"{name}e", None, f"t{part.number}"
@@ -383,7 +395,7 @@ class Writer:
         left = ", ".join(f"{s}{part}" for s in state for part in "hle")
         self.put(indent, f"{left} = {', '.join(v.parts for v in values)}")
 
-    # --- outputs ------------------------------------------------------------------------------------
+    # --- outputs --------------------------------------------------------------------------------
 
     def _elements(self) -> None:
         roots = [r.args[0] if r.op == "sum_rows" else r for r in self.roots]
@@ -413,7 +425,8 @@ class Writer:
         high, low, radius = ball.h, ball.l or "0.0", ball.e or "0.0"
         if self.tier == "filter" and ball.l:
             # exact sums are rounded to odd: rounding that again to at most 51 bits is right
-            high, radius = (f"{high}", ball.spread) if ball.e else (f"to_odd({high}, {low})", "0.0")
+            odd = f"to_odd({high}, {low})"
+            high, radius = (high, ball.spread or "0.0") if ball.e else (odd, "0.0")
         for part, text in {"h": high, "l": low, "e": radius}.items():
             if part in self.parts:
                 self.put(3, f"row_out{k}_{part}[j] = {text}")
@@ -439,6 +452,12 @@ def compensation_loss(n: int) -> float:
     return 8.0 * (n + 2.0) * (n + 2.0) * balls.U2
 
 
+@numba.njit
+def accumulated(n: int) -> float:
+    """What makes good the rounding of n additions of radii, one after the other."""
+    return 1.0 + n * (2.0 * balls.U)
+
+
 def generate(formula: Formula, bits: int, tier: str) -> str:
     """The source of one kernel.
 
@@ -449,14 +468,16 @@ def generate(formula: Formula, bits: int, tier: str) -> str:
 
 
 def compiled(formula: Formula, bits: int, tier: str) -> Callable[..., None]:
-    """The kernel, ready to be called with arrays; compiled on first use, shared by equal sources."""
+    """The kernel, ready for arrays; compiled on first use, shared by equal sources."""
     return _compiled_source(generate(formula, bits, tier))
 
 
 @lru_cache(maxsize=256)
 def _compiled_source(source: str) -> Callable[..., None]:
     names = {name: getattr(balls, name) for name in dir(balls) if not name.startswith("_")}
-    names |= {"compensation_loss": compensation_loss, "float64": np.float64}
-    exec(compile(source, "<fast truth>", "exec"), names)  # the text is ours, from the traced body
+    names |= {"compensation_loss": compensation_loss, "accumulated": accumulated}
+    names |= {"float64": np.float64}
+    # the text is ours, written from the traced body
+    exec(compile(source, "<fast truth>", "exec"), names)  # noqa: S102
     kernel: Callable[..., None] = numba.njit(error_model="numpy", nogil=True)(names["kernel"])
     return kernel

@@ -93,7 +93,7 @@ class Contract:
     def run(self, arguments: dict[str, Any], num_groups: int | None = None) -> tuple[Array, ...]:
         """The outputs of a kernel that keeps this contract, in the caller's shapes."""
         rows = prepare(self.body, self._completed(arguments), num_groups)
-        ar = RoundedArithmetic(self, rows.d)
+        ar = RoundedArithmetic(self, rows)
         values = {name: ar.value(v) for name, v in rows.block(slice(0, rows.n)).items()}
         outputs = self.body(ar, **values)
         return tuple(
@@ -122,7 +122,7 @@ def _read(
     contract: Contract, arguments: dict[str, Any], num_groups: int | None, *, predict: bool = False
 ) -> tuple[Rows, tuple[Affine, ...]]:
     rows = prepare(contract.body, contract._completed(arguments), num_groups)
-    ar = BoundArithmetic(contract, rows.n, rows.d, predict=predict)
+    ar = BoundArithmetic(contract, rows, predict=predict)
     with np.errstate(all="ignore"):
         values = {name: ar.input(v) for name, v in rows.block(slice(0, rows.n)).items()}
         return rows, contract.body(ar, **values)

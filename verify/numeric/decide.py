@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from verify.formats import Overflow, boundaries, round_to
+from verify.formats import Format, Overflow, boundaries, round_to
 from verify.formula import Kind
 from verify.numeric import arb, exact
 from verify.numeric.exact import NotQuadraticError, Quadratic, UndefinedError
 from verify.numeric.rounding import Rounder
 from verify.numeric.special import ieee_reading
-from verify.numeric.tree import trace
+from verify.numeric.tree import Node, walk
 
 if TYPE_CHECKING:
     from verify.numeric.truth import Truth
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Enclosure = Callable[[int], tuple[Fraction, Fraction] | None]
 PRECISIONS = (160, 320, 640, 1280, 2560, 5120)
+FIRST_PRECISION = 128
+SATURATES = 2560  # from here on tanh and erf that differ from 1 by less are taken just inside it
+TERMS = 1 << 18  # exact terms held at a time
 
 
 class UndecidedError(ArithmeticError):
@@ -32,171 +35,248 @@ class UndecidedError(ArithmeticError):
 
 def elements(truth: Truth, k: int, row: int, columns: Array) -> None:
     """Decide elements of one row of output ``k``."""
-    block = slice(row, row + 1)
-    arguments = truth.rows.block(block)
-    out = truth.results[k]
-    special = ieee_reading(truth.formula, arguments) if not _finite(arguments) else None
-    if special is not None:
-        odd = _special_columns(arguments, truth.rows.d)
-        for j in columns[odd[columns]]:
-            out[row, j] = truth.rounder.round(float(special[k][0, j]))
-        columns = columns[~odd[columns]]
-        arguments = _without_special_features(arguments)
+    arguments = truth.rows.block(slice(row, row + 1))
+    touched = touched_by_special(truth.roots[k], arguments, truth.rows.d)
+    if touched.any():
+        special = ieee_reading(truth.formula, arguments)[k]
+        for j in columns[touched[columns]]:
+            truth.results[k][row, j] = truth.rounder.round(float(special[0, j]))
+        columns = columns[~touched[columns]]
     if columns.size:
-        _exact_elements(truth, k, row, columns, arguments)
+        _exact_elements(truth, k, row, columns, _without_special(arguments))
 
 
-def _finite(arguments: dict[str, Any]) -> bool:
-    return all(np.isfinite(np.asarray(v, dtype=np.float64)).all() for v in arguments.values())
+def touched_by_special(root: Node, arguments: dict[str, Any], d: int) -> Array:
+    """Which elements depend on an infinity or a NaN: all of them, if a row sum sees one."""
+    summed = {i for n in walk(root) if n.op in ("sum", "fold") for i in _inputs(n)}
+    touched = np.zeros(d, dtype=bool)
+    for name in _inputs(root):
+        odd = ~np.isfinite(np.asarray(arguments[name], dtype=np.float64))
+        if odd.any():
+            touched |= odd.any() if name in summed else np.broadcast_to(odd, (1, d))[0]
+    return touched
 
 
-def _special_columns(arguments: dict[str, Any], d: int) -> Array:
-    """Where an output is touched by an infinity or a NaN: everywhere if the row holds one."""
-    odd = np.zeros(d, dtype=bool)
-    for name, value in arguments.items():
-        wrong = ~np.isfinite(np.asarray(value, dtype=np.float64))
-        odd |= wrong.any() if name not in ("weight", "bias") else np.broadcast_to(wrong, (1, d))[0]
-    return odd
+def _inputs(root: Node) -> set[str]:
+    return {n.payload for n in walk(root) if n.op == "input"}
 
 
-def _without_special_features(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: np.where(np.isfinite(np.asarray(v, np.float64)), v, 0) if name in ("weight", "bias") else v
-        for name, v in arguments.items()
-    }
+def _without_special(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with 0 for infinities and NaN, for the elements that do not see them."""
+    values = {name: np.asarray(v, dtype=np.float64) for name, v in arguments.items()}
+    return {name: np.where(np.isfinite(v), v, 0.0) for name, v in values.items()}
 
 
 def _exact_elements(truth: Truth, k: int, row: int, columns: Array, arguments: Any) -> None:
-    out = truth.results[k]
     try:
-        value = exact.evaluate(truth.formula, arguments)[k]
-    except UndefinedError:
-        out[row, columns] = truth.rounder.round(math.nan)
-        return
+        values = _quadratics(truth, k, arguments, columns)
     except NotQuadraticError:
         _ball_elements(truth, k, row, columns, arguments)
         return
-    for j in columns:
-        out[row, j] = round_quadratic(exact.element(value, 0, int(j)), truth.rounder)
+    for j, value in zip(columns, values, strict=True):
+        truth.results[k][row, j] = (
+            truth.rounder.round(math.nan)
+            if value is None
+            else round_quadratic(value, truth.rounder)
+        )
+
+
+def _quadratics(truth: Truth, k: int, arguments: Any, columns: Array) -> list[Quadratic | None]:
+    """Elements of one row, or its terms of a sum over rows, exactly; None where they are 0/0."""
+    try:
+        value = exact.evaluate(truth.formula, arguments)[k]
+    except UndefinedError:  # somewhere in the row; another output or element may be defined
+        return [_alone(truth, k, arguments, int(j)) for j in columns]
+    return [exact.element(value, 0, int(j)) for j in columns]
+
+
+def _alone(truth: Truth, k: int, arguments: Any, j: int) -> Quadratic | None:
+    root = term_of(truth.roots[k])
+    if not is_elementwise(root):
+        return None
+    try:
+        return exact.element(exact.value_of(root, _element_of(arguments, j)), 0, 0)
+    except UndefinedError:
+        return None
+
+
+def _element_of(arguments: Any, j: int) -> dict[str, Any]:
+    rows = {name: np.atleast_2d(np.asarray(v)) for name, v in arguments.items()}
+    return {n: v if v.shape[1] == 1 else v[:, j : j + 1] for n, v in rows.items()}
+
+
+def term_of(root: Node) -> Node:
+    """What a sum over rows adds up; any other node itself."""
+    return root.args[0] if root.op == "sum_rows" else root
+
+
+def is_elementwise(root: Node) -> bool:
+    """Whether an element needs nothing of the rest of its row."""
+    return not any(n.op in ("sum", "fold", "length") for n in walk(root))
 
 
 def _ball_elements(truth: Truth, k: int, row: int, columns: Array, arguments: Any) -> None:
-    left = list(columns)
+    left = columns
     for bits in PRECISIONS:
-        balls = arb.evaluate(truth.formula, arguments, bits)[k]
-        for j in left:
-            value = truth.rounder.round_interval(arb.interval(balls[0, j]))
-            if value is not None:
-                truth.results[k][row, j] = value
-        left = [j for j in left if truth.rounder.round_interval(arb.interval(balls[0, j])) is None]
-        if not left:
+        values = _enclosed(truth, k, arguments, left, bits)
+        truth.results[k][row, left] = [0.0 if v is None else v for v in values]
+        left = left[[v is None for v in values]]
+        if not left.size:
             return
     raise UndecidedError(f"{truth.formula.id}: row {row}, elements {left} after {bits} bits")
 
 
+def _enclosed(
+    truth: Truth, k: int, arguments: Any, columns: Array, bits: int
+) -> list[float | None]:
+    """Elements by balls at one precision, None where it does not decide; only what is needed."""
+    alone = is_elementwise(truth.roots[k])
+    needed = _columns_of(arguments, columns) if alone else arguments
+    saturated = bits >= SATURATES and alone
+    balls = arb.evaluate(truth.formula, needed, bits, saturated=saturated)[k][0]
+    picked = balls if alone else balls[columns]
+    return [truth.rounder.round_interval(arb.interval(ball)) for ball in picked]
+
+
+def _columns_of(arguments: Any, columns: Array) -> dict[str, Any]:
+    rows = {name: np.atleast_2d(np.asarray(v)) for name, v in arguments.items()}
+    return {n: v if v.shape[1] == 1 else v[:, columns] for n, v in rows.items()}
+
+
 def round_quadratic(value: Quadratic, rounder: Rounder) -> float:
-    """A number of Q(sqrt R) rounded to nearest even: enclosed, and compared exactly if need be."""
-    ends = value.enclosure(rounder.fmt.precision + 64)
-    decided = rounder.round_interval(ends)
-    if decided is not None:
-        return decided
-    return _decide_between(ends, rounder, value.compare)
+    """A number of Q(sqrt R) rounded to nearest even: enclosed, and compared exactly if need be.
+
+    A rational number is its own enclosure. The enclosure of an irrational one, which lies on no
+    boundary, shrinks until it holds a single boundary, with which the number is compared.
+    """
+    bits = rounder.fmt.precision + 64
+    while True:
+        ends = value.enclosure(bits)
+        decided = rounder.round_interval(ends)
+        if decided is not None:
+            return decided
+        first, last = boundaries_in(*ends, rounder)
+        if first == last:
+            return rounder.round(ends[0] if value.compare(first) < 0 else ends[1])
+        bits *= 2  # the two terms cancel
 
 
-def _decide_between(
-    ends: tuple[Fraction, Fraction],
-    rounder: Rounder,
-    compare: Callable[[Fraction], int],
-) -> float:
-    """Two candidates remain: the side of the boundary between them, or a tie, decides."""
-    boundary = boundary_between(*ends, rounder)
-    side = compare(boundary)
-    if side == 0:
-        return rounder.round(boundary)
-    return rounder.round(ends[0] if side < 0 else ends[1])
+def boundaries_in(low: Fraction, high: Fraction, rounder: Rounder) -> tuple[Fraction, Fraction]:
+    """The first and the last rounding boundary in [low, high], which must hold one."""
+    if not rounder.fmt.has_zero:
+        return _unsigned_boundary(rounder.fmt, low, up=True), _unsigned_boundary(
+            rounder.fmt, high, up=False
+        )
+    below, above = (
+        boundaries(rounder.fmt, round_to(rounder.fmt, end, overflow=Overflow.SATURATE))[:2]
+        for end in (low, high)
+    )
+    first = below[0] if below[0] >= low else below[1]
+    return first, above[1] if above[1] <= high else above[0]
 
 
-def boundary_between(low: Fraction, high: Fraction, rounder: Rounder) -> Fraction:
-    """The one rounding boundary of the format in [low, high], which must be short."""
-    fmt = rounder.fmt
-    lower, upper, _ = boundaries(fmt, round_to(fmt, low, overflow=Overflow.SATURATE))
-    return upper if low <= upper <= high else lower
+def _unsigned_boundary(fmt: Format, end: Fraction, *, up: bool) -> Fraction:
+    """In e8m0: 0, below which all is NaN, and 3/2 of every power of two; the next from ``end``."""
+    if end <= 0 or (not up and end < fmt.min_normal * 3 / 2):
+        return Fraction(0)
+    power = fmt.min_normal
+    while power < fmt.max_finite and (power * 3 / 2 < end if up else power * 3 <= end):
+        power *= 2
+    return power * 3 / 2
 
 
 # --- sums over rows -------------------------------------------------------------------------------
 
 
 def rational_columns(truth: Truth, k: int, open_columns: Array) -> Array:
-    """Decide the (class, feature) sums whose terms need nothing of their rows; return the others."""
+    """Decide the (class, feature) sums whose terms need no root and no row; return the others."""
+    root = term_of(truth.roots[k])
     try:
         for group, feature in open_columns:
-            where = _members(truth, group, feature)
-            total = truth.rounder.round(_rational_sum(truth, k, *where))
-            truth.results[k][group, feature] = total
+            total = exact.elementwise_sum(root, _cut(truth, root, int(group), int(feature)))
+            truth.results[k][group, feature] = truth.rounder.round(total)
     except (NotQuadraticError, ValueError, OverflowError):  # a root, a row sum, or not finite
         return open_columns
     return open_columns[:0]
 
 
+def _cut(truth: Truth, root: Node, group: int, feature: int) -> dict[str, Array]:
+    """What the terms of one sum need of the arguments, (members, positions) each."""
+    rows = truth.rows
+    members, positions = slice(group, None, rows.classes), _positions(truth, np.array([feature]))
+    shape = (len(range(group, rows.n, rows.classes)), len(positions))
+    cut = {}
+    for name in _inputs(root):
+        if name in rows.rows:
+            value: Any = rows.rows[name][members, positions[0] : positions[-1] + 1]
+        elif name in rows.features:
+            value = rows.features[name][group % len(rows.features[name])][positions]
+        else:
+            value = (
+                rows.row_numbers[name][members] if name in rows.row_numbers else rows.numbers[name]
+            )
+        cut[name] = np.broadcast_to(np.asarray(value, np.float64), shape)
+    return cut
+
+
+def _positions(truth: Truth, features: Array) -> Array:
+    """The elements of a row that belong to the features given."""
+    return (features[:, None] * truth.rows.spatial + np.arange(truth.rows.spatial)).ravel()
+
+
 def columns(truth: Truth, k: int, open_columns: Array) -> Array:
     """Decide every (class, feature) sum of the parameter gradient ``k``; none is left."""
-    rows = truth.rows
-    arguments = rows.block(slice(0, rows.n))
-    if not _finite(arguments):
-        open_columns = _special_sums(truth, k, open_columns, arguments)
-    for group, feature in open_columns:
-        where = _members(truth, group, feature)
-        truth.results[k][group, feature] = _sum_of_column(truth, k, *where)
+    step = max(1, TERMS // (truth.rows.n * truth.rows.spatial + 1))
+    for group in np.unique(open_columns[:, 0]):
+        features = open_columns[open_columns[:, 0] == group, 1]
+        for start in range(0, len(features), step):
+            _decide_sums(truth, k, int(group), features[start : start + step])
     return open_columns[:0]
 
 
-def _members(truth: Truth, group: int, feature: int) -> tuple[Array, range]:
-    """The rows and the positions in them that share one feature."""
-    rows = truth.rows
-    first = feature * rows.spatial
-    return np.arange(group, rows.n, rows.classes), range(first, first + rows.spatial)
-
-
-def _special_sums(truth: Truth, k: int, open_columns: Array, arguments: Any) -> Array:
-    """A column touched by an infinity or a NaN gets IEEE's answer; the finite ones stay open."""
-    terms = _terms_formula_reading(truth, k, arguments)
-    left = []
-    for group, feature in open_columns:
-        total = terms[group :: truth.rows.classes, feature * truth.rows.spatial : (feature + 1) * truth.rows.spatial].sum()
-        if np.isfinite(total):
-            left.append((group, feature))
-        else:
-            truth.results[k][group, feature] = truth.rounder.round(float(total))
-    return np.array(left, dtype=np.int64).reshape(-1, 2)
-
-
-def _terms_formula_reading(truth: Truth, k: int, arguments: Any) -> Array:
-    return ieee_reading(truth.formula, arguments, sum_rows=False)[k]
-
-
-def _sum_of_column(truth: Truth, k: int, members: Array, positions: range) -> float:
+def _decide_sums(truth: Truth, k: int, group: int, features: Array) -> None:
+    positions = _positions(truth, features)
+    members = range(group, truth.rows.n, truth.rows.classes)
+    out, spatial = truth.results[k], truth.rows.spatial
     try:
-        terms = [
-            exact.element(value, 0, j)
-            for i in members
-            for value in [exact.evaluate(truth.formula, truth.rows.block(slice(i, i + 1)))[k]]
-            for j in positions
-        ]
-    except UndefinedError:
-        return truth.rounder.round(math.nan)
+        terms = [_row_terms(truth, k, i, positions) for i in members]
     except NotQuadraticError:
-        return _balls_of_column(truth, k, members, positions)
-    return round_sum(terms, truth.rounder)
+        for feature in features:
+            out[group, feature] = _balls_of_column(truth, k, group, int(feature))
+        return
+    for n, feature in enumerate(features):
+        of_feature = slice(n * spatial, (n + 1) * spatial)
+        out[group, feature] = _round_terms([t for row in terms for t in row[of_feature]], truth)
 
 
-def _rational_sum(truth: Truth, k: int, members: Array, positions: range) -> Fraction:
-    """The column sum if its terms need nothing of the rest of their rows, as dbias does."""
-    root = trace(truth.formula)[k].args[0]
-    arguments = {
-        name: np.broadcast_to(np.asarray(v, np.float64), (len(members), truth.rows.d))[:, list(positions)]
-        for name, v in truth.rows.block(members).items()
-    }
-    return exact.elementwise_sum(root, arguments)
+def _row_terms(truth: Truth, k: int, row: int, positions: Array) -> list[Quadratic | float]:
+    """One row's terms of a sum over rows; a float where the term is no real number."""
+    arguments = truth.rows.block(slice(row, row + 1))
+    touched = touched_by_special(term_of(truth.roots[k]), arguments, truth.rows.d)
+    terms: dict[int, Quadratic | float] = {}
+    if touched.any():
+        special = ieee_reading(truth.formula, arguments, sum_rows=False)[k][0]
+        terms = {int(j): _as_term(float(special[j])) for j in positions[touched[positions]]}
+    clean = positions[~touched[positions]]
+    if clean.size:
+        values = _quadratics(truth, k, _without_special(arguments), clean)
+        terms |= {int(j): math.nan if v is None else v for j, v in zip(clean, values, strict=True)}
+    return [terms[int(j)] for j in positions]
+
+
+def _as_term(value: float) -> Quadratic | float:
+    """A finite float64 as an exact number; others as they are."""
+    if not math.isfinite(value):
+        return value
+    exactly = Fraction(value)
+    return Quadratic(exactly.numerator, exactly.denominator)
+
+
+def _round_terms(terms: list[Quadratic | float], truth: Truth) -> float:
+    limits = [t for t in terms if isinstance(t, float)]
+    if limits:
+        return truth.rounder.round(sum(limits))
+    return round_sum([t for t in terms if not isinstance(t, float)], truth.rounder)
 
 
 def round_sum(terms: Sequence[Quadratic], rounder: Rounder) -> float:
@@ -207,9 +287,9 @@ def round_sum(terms: Sequence[Quadratic], rounder: Rounder) -> float:
         decided = rounder.round_interval(ends)
         if decided is not None:
             return decided
-        boundary = boundary_between(*ends, rounder)
-        if bits >= PRECISIONS[1] and sum_equals(terms, boundary):
-            return rounder.round(boundary)
+        first, last = boundaries_in(*ends, rounder)
+        if first == last and sum_equals(terms, first):
+            return rounder.round(first)
     raise UndecidedError(f"a sum of {len(terms)} roots after {PRECISIONS[-1]} bits")
 
 
@@ -240,29 +320,63 @@ def sum_equals(terms: Sequence[Quadratic], m: Fraction) -> bool:
     return left == 0 and all(weight == 0 for _, weight in classes)
 
 
-def _balls_of_column(truth: Truth, k: int, members: Array, positions: range) -> float:
-    arguments = truth.rows.block(members)
+def _balls_of_column(truth: Truth, k: int, group: int, feature: int) -> float:
+    """A sum over rows by balls at rising precision; what IEEE says of special terms is added."""
+    root, rows = term_of(truth.roots[k]), truth.rows
+    if is_elementwise(root):  # the rest of each row is not needed
+        arguments: dict[str, Any] = {p.name: np.zeros((1, 1)) for p in truth.formula.parameters}
+        arguments |= _cut(truth, root, group, feature)
+        positions = np.arange(rows.spatial)
+    else:
+        arguments = rows.block(np.arange(group, rows.n, rows.classes))
+        positions = _positions(truth, np.array([feature]))
+    arguments, special = _split_special(truth, k, root, arguments, positions)
+    if not math.isfinite(special):
+        return truth.rounder.round(special)
     for bits in PRECISIONS:
         with_sum = arb.evaluate(truth.formula, arguments, bits)[k]
         with arb.working_precision(bits):
-            ball = sum((with_sum[0, j] for j in positions), start=0 * with_sum[0, positions[0]])
+            ball = sum((with_sum[0, j] for j in positions), start=arb.ball_of(special))
         value = truth.rounder.round_interval(arb.interval(ball))
         if value is not None:
             return value
     raise UndecidedError(f"{truth.formula.id}: a column sum after {bits} bits")
 
 
-# --- formulas without a compiled form ---------------------------------------------------------------
+def _split_special(
+    truth: Truth, k: int, root: Node, arguments: dict[str, Any], positions: Array
+) -> tuple[dict[str, Any], float]:
+    """The rows without infinities and NaN, and the float64 sum of the terms of the others."""
+    used = [np.asarray(arguments[name], np.float64) for name in _inputs(root)]
+    odd = np.logical_or.reduce([~np.isfinite(v).all(axis=-1) for v in used if v.ndim == 2])
+    if not np.any(odd):
+        return arguments, 0.0
+    tall = {n: np.atleast_2d(np.asarray(v, np.float64)) for n, v in arguments.items()}
+    parts = [
+        {n: v[mask] if len(v) == len(odd) else v for n, v in tall.items()} for mask in (~odd, odd)
+    ]
+    with np.errstate(invalid="ignore"):
+        terms = ieee_reading(truth.formula, parts[1], sum_rows=False)[k]
+        return parts[0], float(terms[:, positions].sum())
+
+
+# --- formulas without a compiled form -----------------------------------------------------------
 
 
 def by_balls(truth: Truth) -> None:
-    """Everything by Arb: for formulas with tanh, erf or exp."""
-    rows = truth.rows
-    for k, kind in enumerate(truth.kinds):
-        if kind is Kind.ROW:
-            for i in range(rows.n):
-                elements(truth, k, i, np.arange(rows.d))
-        else:
-            features = rows.d // rows.spatial
-            truth.results[k] = np.empty((rows.classes, features), truth.rounder.dtype)
-            columns(truth, k, np.argwhere(np.ones((rows.classes, features), dtype=bool)))
+    """Everything by Arb, block by block: for formulas with tanh, erf or exp.
+
+    Their sums over rows are only ever over all rows: one class, one position for a feature.
+    """
+    totals: dict[int, Any] = {}
+    for block in truth.blocks():
+        outputs = arb.evaluate(truth.formula, truth.rows.block(block), FIRST_PRECISION)
+        for k in truth.sums:
+            with arb.working_precision(FIRST_PRECISION):
+                totals[k] = totals[k] + outputs[k] if k in totals else outputs[k]
+        for k in truth.row_outputs:
+            truth.round_exactly(k, block, np.stack(arb.floats(outputs[k])))
+    for k in truth.sums:
+        total = totals.get(k, arb.zeros(truth.rows.d))
+        truth.results[k], open_mask = truth.rounder.round_balls(*arb.floats(total))
+        columns(truth, k, np.argwhere(open_mask))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -21,6 +22,9 @@ from verify.numeric.folding import Merge
 from verify.numeric.tree import Node
 
 Integers = NDArray[Any]  # of Python ints
+
+
+_isqrt = np.frompyfunc(math.isqrt, 1, 1)
 
 
 class NotQuadraticError(ArithmeticError):
@@ -84,14 +88,21 @@ class Surd:
 
     def reciprocal(self) -> Surd:
         """1/self, by the conjugate; raises UndefinedError where self is 0."""
-        norm = self.a * self.a
-        if self.b is not None:
-            norm = norm - self.b * self.b * self.radicand
-        if np.any(np.equal(norm, 0)):
+        a, b = self.a, self.b
+        norm = self._norm(a, b)
+        if b is not None and np.any(norm == 0):  # there R is a square, and the conjugate may be 0
+            root = _isqrt(np.asarray(self.radicand))
+            a, b = np.where(norm == 0, a + b * root, a), np.where(norm == 0, 0, b)
+            norm = self._norm(a, b)
+        if np.any(norm == 0):
             raise UndefinedError("division by an exact zero")
         sign = np.where(np.greater(norm, 0), 1, -1).astype(object)
-        b = None if self.b is None else -sign * self.den * self.b
-        return Surd(sign * self.den * self.a, sign * norm, b, self.radicand)
+        b = None if b is None else -sign * self.den * b
+        return Surd(sign * self.den * a, sign * norm, b, self.radicand)
+
+    def _norm(self, a: Integers, b: Integers | None) -> Integers:
+        """a^2 - b^2 R: the product of a + b sqrt(R) and its conjugate."""
+        return a * a if b is None else a * a - b * b * self.radicand
 
 
 class ExactArithmetic:
@@ -168,13 +179,44 @@ def _one(value: int) -> Integers:
 
 
 def rational(values: NDArray[Any]) -> Surd:
-    """A block of finite floats (rows, d) exactly: integers over a power of two for each row."""
+    """A block of finite floats (rows, d) exactly: integers over a power of two for each row.
+
+    Raises ValueError for infinities and NaN.
+    """
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+    if not np.isfinite(mantissa).all():
+        raise ValueError("infinities and NaN are no rationals")
     whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
     exponent = np.where(mantissa == 0, 0, exponent - 53)
     least = np.minimum(exponent.min(axis=-1, keepdims=True), 0)
     shift = (exponent - least).astype(object)
     return Surd(whole * 2**shift, 2 ** (-least).astype(object))
+
+
+def value_of(root: Node, arguments: dict[str, NDArray[Any]]) -> Surd:
+    """One node of an element-wise tree, and only what it needs.
+
+    Raises UndefinedError for 0/0, NotQuadraticError for what is not + - * / sqrt of inputs.
+    """
+    ar = ExactArithmetic(1)
+    operations: dict[str, Callable[..., Surd]] = {
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul": operator.mul,
+        "div": operator.truediv,
+        "sqrt": ar.sqrt,
+    }
+
+    def value(node: Node) -> Surd:
+        if node.op == "input":
+            return rational(np.atleast_2d(arguments[node.payload]))
+        if node.op == "number":
+            return ar.number(node.payload)
+        if node.op not in operations:
+            raise NotQuadraticError(f"{node.op} is not element-wise arithmetic")
+        return operations[node.op](*(value(a) for a in node.args))
+
+    return value(root)
 
 
 def elementwise_sum(root: Node, arguments: dict[str, NDArray[Any]]) -> Fraction:
@@ -183,18 +225,10 @@ def elementwise_sum(root: Node, arguments: dict[str, NDArray[Any]]) -> Fraction:
     ``arguments``: arrays of one shape. Raises NotQuadraticError for any other operation, row
     sums included: their values are not to be had from the elements given.
     """
-    operations = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
-
-    def value(node: Node) -> Any:
-        if node.op == "input":
-            return np.vectorize(Fraction, otypes=[object])(arguments[node.payload])
-        if node.op == "number":
-            return node.payload
-        if node.op not in operations:
-            raise NotQuadraticError(f"{node.op} is not element-wise arithmetic")
-        return operations[node.op](*(value(a) for a in node.args))
-
-    return Fraction(np.sum(value(root)))
+    value = value_of(root, {name: v.reshape(1, -1) for name, v in arguments.items()})
+    if value.radicand is not None or value.den.size != 1:
+        raise NotQuadraticError("the terms have roots or denominators of their own")
+    return Fraction(int(value.a.sum()), int(value.den[0, 0]))
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ class MpArithmetic:
         return self._sums(rows, axis=0)
 
     def _sums(self, values: Numbers, axis: int) -> Numbers:
-        total = np.apply_along_axis(lambda v: np.array([self.context.fsum(v)], object), axis, values)
+        total = np.apply_along_axis(
+            lambda v: np.array([self.context.fsum(v)], object), axis, values
+        )
         return np.asarray(total)
 
     def cast(self, value: Numbers, point: str) -> Numbers:

@@ -15,6 +15,7 @@ from verify.numeric.rounding import DTYPES, Rounder
 
 if TYPE_CHECKING:
     from verify.numeric.contract import Contract
+    from verify.numeric.rows import Rows
 
 Array = NDArray[Any]
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -46,8 +47,8 @@ def _truncated(nearest: Array, exact: Array) -> Array:
 class RoundedArithmetic:
     """Every operation rounded to the contract's accumulation format; casts where it says."""
 
-    def __init__(self, contract: Contract, d: int) -> None:
-        self.contract, self.d = contract, d
+    def __init__(self, contract: Contract, rows: Rows) -> None:
+        self.contract, self.rows, self.d = contract, rows, rows.d
         self.format = format_named(contract.accumulate)
         self.wide = np.dtype(np.float64 if self.format.name == "float64" else np.float32)
 
@@ -85,8 +86,8 @@ class RoundedArithmetic:
         return self.operate(np.add, a, b).array
 
     def sum_rows(self, rows: Rounded) -> Rounded:
-        total = self.contract.rows_order.sum(np.moveaxis(rows.array, 0, -1), self._add)
-        return Rounded(np.moveaxis(total, -1, 0), self)
+        total = self.contract.rows_order.sum(self.rows.by_feature(rows.array), self._add)
+        return Rounded(total[..., 0], self)
 
     def sqrt(self, value: Rounded) -> Rounded:
         return self.operate(np.sqrt, value.array)
@@ -98,7 +99,7 @@ class RoundedArithmetic:
         return self.operate(np.exp, value.array)
 
     def erf(self, value: Rounded) -> Rounded:
-        return self.value(_erf(value.array.astype(np.float64)).astype(np.float64))
+        return self.value(np.asarray(_erf(value.array.astype(np.float64)), np.float64))
 
     def pi(self) -> Rounded:
         return self.value([[math.pi]])

@@ -39,7 +39,7 @@ def format_of(dtype: np.dtype[Any]) -> str | None:
 class CodeSpec:
     """What `balls.magnitude_code` needs to know of a format."""
 
-    integers: tuple[int, int, int, int, int, int]
+    integers: tuple[int, int, int, int, int, int, int]
     floats: tuple[float, float]
 
     @property
@@ -64,7 +64,8 @@ def code_spec(fmt: Format, overflow: Overflow) -> CodeSpec | None:
     offset = (1023 - fmt.bias) << m
     magic_bits = int(np.float64(magic).view(np.int64))
     assert policy is not None  # formats.py refuses a policy that the format cannot express
-    integers = (52 - m, offset, magic_bits, fmt.max_code, policy, sign)
+    zero_sign = sign if fmt.has_negative_zero else 0
+    integers = (52 - m, offset, magic_bits, fmt.max_code, policy, sign, zero_sign)
     return CodeSpec(integers, (float(fmt.min_normal), magic))
 
 
@@ -77,8 +78,8 @@ def from_codes(codes: Array, fmt: Format) -> Array:
 
 
 @numba.njit(error_model="numpy")
-def _close_codes(h, e, codes, open_mask, spec):
-    shift, offset, magic_bits, max_code, overflow_code, sign_bit = spec[0]
+def _close_codes(h: Array, e: Array, codes: Array, open_mask: Array, spec: Any) -> int:
+    shift, offset, magic_bits, max_code, overflow_code, sign_bit, zero_sign = spec[0]
     min_normal, magic = spec[1]
     count = 0
     for i in range(h.size):
@@ -94,12 +95,13 @@ def _close_codes(h, e, codes, open_mask, spec):
         closed = (below == code) & one_side & (lo <= hi)
         open_mask[i] = not closed
         count += not closed
-        codes[i] = code | (sign_bit if (hi < 0.0) & (code != 0) else 0)
+        sign = sign_bit if code != 0 else zero_sign
+        codes[i] = code | (sign if hi < 0.0 else 0)
     return count
 
 
 @numba.njit(error_model="numpy")
-def _close_float32(h, e, out, open_mask):
+def _close_float32(h: Array, e: Array, out: Array, open_mask: Array) -> int:
     count = 0
     for i in range(h.size):
         wide = (e[i] + 2.0 * U * abs(h[i])) * WIDEN if e[i] != 0.0 else 0.0
@@ -111,13 +113,14 @@ def _close_float32(h, e, out, open_mask):
 
 
 @numba.njit(error_model="numpy")
-def _close_float64(h, l, e, out, open_mask):  # noqa: E741
+def _close_float64(h: Array, l: Array, e: Array, out: Array, open_mask: Array) -> int:
     count = 0
     for i in range(h.size):
         wide = (e[i] + 2.0 * U * abs(l[i])) * WIDEN if e[i] != 0.0 else 0.0
         lo, hi = h[i] + (l[i] - wide), h[i] + (l[i] + wide)
-        open_mask[i] = not (lo == hi)
-        count += not (lo == hi)
+        closed = (lo == hi) & (abs(hi) < np.inf)  # what overflows is the policy's to say
+        open_mask[i] = not closed
+        count += not closed
         out[i] = hi
     return count
 
@@ -156,10 +159,10 @@ class Rounder:
         out[:] = from_codes(codes, self.fmt)
         return int(count)
 
-    def round_balls(self, h: Array, l: Array, e: Array) -> tuple[Array, Array]:  # noqa: E741
+    def round_balls(self, h: Array, l: Array, e: Array) -> tuple[Array, Array]:
         """Double-double balls rounded to nearest even, and the mask of what stays open."""
         shape = np.broadcast_shapes(h.shape, l.shape, e.shape)
-        h, l, e = (np.broadcast_to(a, shape).ravel() for a in (h, l, e))  # noqa: E741
+        h, l, e = (np.broadcast_to(a, shape).ravel() for a in (h, l, e))
         out, open_mask = np.zeros(h.size, self.dtype), np.empty(h.size, np.bool_)
         if self.fmt.name == "float64":
             _close_float64(h, l, e, out, open_mask)
@@ -176,14 +179,15 @@ class Rounder:
         if ends is None:
             return None
         low, high = (self.round(end) for end in ends)
-        return high if low == high or (low != low and high != high) else None
+        both_nan = low != low and high != high and (ends[0] > 0) == (ends[1] > 0)
+        return high if low == high or both_nan else None
 
     def round(self, value: Fraction | float) -> float:
         """One number, rounded once."""
         return round_to(self.fmt, value, overflow=self.overflow)
 
 
-def ball_ends(h: float, l: float, e: float) -> tuple[Fraction, Fraction] | None:  # noqa: E741
+def ball_ends(h: float, l: float, e: float) -> tuple[Fraction, Fraction] | None:
     """The exact rational ends of a ball; None if it is not finite."""
     if not np.isfinite([h, l, e]).all():
         return None

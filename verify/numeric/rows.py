@@ -50,6 +50,12 @@ class Rows:
         """How many different feature rows there are."""
         return max((len(f) for f in self.features.values()), default=1)
 
+    def by_feature(self, values: Array) -> Array:
+        """(n, d) regrouped as (classes, features of a class, all terms that share the feature)."""
+        wide = np.broadcast_to(values, (self.n, self.d))
+        split = wide.reshape(-1, self.classes, self.d // self.spatial, self.spatial)
+        return split.transpose(1, 2, 0, 3).reshape(*split.shape[1:3], -1)
+
     def argument(self, name: str, rows: slice | Array) -> Array | float:
         """One argument for a block of rows, features laid out row by row."""
         if name in self.rows:
@@ -79,14 +85,24 @@ def prepare(formula: Formula, arguments: Mapping[str, Any], num_groups: int | No
     first = next(p.name for p in formula.parameters if p.kind is Kind.ROW)
     x = given[first]
     view = _View(formula, x.shape, num_groups)
-    rows = {p.name: _row(formula, p, given[p.name], first, x, view) for p in formula.parameters if p.kind is Kind.ROW}
-    features = {p.name: view.feature(p, given[p.name]) for p in formula.parameters if p.kind is Kind.FEATURE}
+    rows = {
+        p.name: _row(p, given[p.name], first, x, view)
+        for p in formula.parameters
+        if p.kind is Kind.ROW
+    }
+    features = {
+        p.name: view.feature(p, given[p.name]) for p in formula.parameters if p.kind is Kind.FEATURE
+    }
     return Rows(
         formula,
         x.shape,
         rows,
         features,
-        {p.name: _row_number(p, given[p.name], view) for p in formula.parameters if p.kind is Kind.ROW_NUMBER},
+        {
+            p.name: _row_number(p, given[p.name], view)
+            for p in formula.parameters
+            if p.kind is Kind.ROW_NUMBER
+        },
         {p.name: given[p.name] for p in formula.parameters if p.kind is Kind.NUMBER},
         view.feature_shape(given),
         view.spatial,
@@ -100,7 +116,7 @@ def _take(formula: Formula, p: Parameter, arguments: Mapping[str, Any]) -> Any:
         raise InputError(f"{formula.id} needs {p.name}: write {p.name}=...")
     if p.kind is Kind.NUMBER:
         return _number(formula, p, p.default if value is None else value)
-    return None if value is None else _array(formula, p, value)
+    return None if value is None else _array(p, value)
 
 
 def _number(formula: Formula, p: Parameter, value: Any) -> float:
@@ -115,7 +131,7 @@ def _number(formula: Formula, p: Parameter, value: Any) -> float:
     return number
 
 
-def _array(formula: Formula, p: Parameter, value: Any) -> Array:
+def _array(p: Parameter, value: Any) -> Array:
     array = np.asarray(value)
     if isinstance(value, list | tuple | float | int):
         array = np.asarray(value, dtype=np.float64)
@@ -135,7 +151,13 @@ class _View:
         if len(shape) < (2 if formula.layout is not Layout.LAST_AXIS else 1):
             raise InputError(
                 f"x of {formula.id} has shape {shape}: expected "
-                + ("(N, C, ...)" if formula.layout is Layout.GROUPS else "(..., heads, d)" if formula.layout is Layout.HEADS else "(..., d)")
+                + (
+                    "(N, C, ...)"
+                    if formula.layout is Layout.GROUPS
+                    else "(..., heads, d)"
+                    if formula.layout is Layout.HEADS
+                    else "(..., d)"
+                )
             )
         self.groups = self._groups(num_groups)
         self.d = shape[-1]
@@ -143,7 +165,9 @@ class _View:
             self.spatial = math.prod(shape[2:])
             self.d = shape[1] // self.groups * self.spatial
         if self.d == 0:
-            raise InputError(f"x of {formula.id} has rows of length 0 (shape {shape}): expected d >= 1")
+            raise InputError(
+                f"x of {formula.id} has rows of length 0 (shape {shape}): expected d >= 1"
+            )
 
     def _groups(self, num_groups: int | None) -> int:
         if self.formula.layout is not Layout.GROUPS:
@@ -173,8 +197,8 @@ class _View:
     def feature(self, p: Parameter, value: Array | None) -> Array:
         """(classes, d); an absent one is the neutral value."""
         if value is None:
-            return np.full((1, self.d), p.default, dtype=np.float32)
-        allowed = [(self.features,)]
+            return np.full((self.groups, self.d), p.default, dtype=np.float32)
+        allowed: list[tuple[int, ...]] = [(self.features,)]
         if self.formula.layout is Layout.HEADS:
             allowed.append(self.shape[-2:])
         if value.shape not in allowed:
@@ -187,12 +211,13 @@ class _View:
         return value.reshape(-1, self.d)
 
 
-def _row(formula: Formula, p: Parameter, value: Array | None, first: str, x: Array, view: _View) -> Array:
+def _row(p: Parameter, value: Array | None, first: str, x: Array, view: _View) -> Array:
     if value is None:
         return np.broadcast_to(np.float32(p.default or 0), view.rows(x).shape)
     if value.shape != x.shape:
         raise InputError(
-            f"{p.name} has shape {value.shape}, {first} has shape {x.shape}: expected the same shape"
+            f"{p.name} has shape {value.shape}, {first} has shape {x.shape}: "
+            f"expected the same shape"
         )
     return view.rows(value)
 

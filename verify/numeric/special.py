@@ -56,7 +56,9 @@ class Float64Arithmetic:
         return fold_pairwise(leaves, merge)
 
 
-def ieee_reading(formula: Formula, arguments: dict[str, Any], *, sum_rows: bool = True) -> list[Array]:
+def ieee_reading(
+    formula: Formula, arguments: dict[str, Any], *, sum_rows: bool = True
+) -> list[Array]:
     """Every output for a block of rows, in float64; ``sum_rows=False`` gives the terms instead."""
     values = {n: np.atleast_2d(np.asarray(v, dtype=np.float64)) for n, v in arguments.items()}
     rows = next(values[p.name] for p in formula.parameters if p.kind is Kind.ROW)

@@ -57,9 +57,7 @@ class Node:
             return bool(self.payload >= 0)
         if self.op in ("sqrt", "length", "exp"):
             return True
-        return self.op in ("add", "mul", "div", "sum") and all(
-            a.is_nonnegative for a in self.args
-        )
+        return self.op in ("add", "mul", "div", "sum") and all(a.is_nonnegative for a in self.args)
 
 
 @dataclass

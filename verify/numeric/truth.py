@@ -5,8 +5,10 @@ the rows it leaves open), then exact integers in Q(sqrt R), and balls at rising 
 over rows and for transcendental functions. Torch has no part in it.
 
 Stated answers for what the reals do not define: 0/0 (eps = 0 on a row without spread) is NaN; a
-row or a feature that holds an infinity or a NaN gets what IEEE float64 arithmetic gives for the
-body, rounded once. The sign of a zero result is that of the value that vanished.
+an element that depends on an infinity or a NaN gets what IEEE float64 arithmetic gives for the
+body, rounded once (a sum over rows adds its special terms as IEEE does and the others exactly).
+Zeros are compared as numbers: the sign of a zero result is that of the value that vanished where
+the value's ball tells it, and is not stated elsewhere.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from verify.formats import Format, Overflow, format_named
 from verify.formula import Formula, Kind, Parameter
 from verify.norms import formula_named
 from verify.numeric import decide
-from verify.numeric.compile import NotCompilableError, compensation_loss, compiled
+from verify.numeric.balls import two_sum
+from verify.numeric.compile import NotCompilableError, accumulated, compensation_loss, compiled
 from verify.numeric.rounding import Rounder
 from verify.numeric.rows import Rows, prepare
+from verify.numeric.tree import trace
 
 Array = NDArray[Any]
 BLOCK = 1 << 15  # elements handled at a time: their balls stay in the second-level cache
@@ -63,6 +67,7 @@ class Truth:
 
     def __init__(self, rows: Rows, rounder: Rounder) -> None:
         self.rows, self.rounder, self.formula = rows, rounder, rows.formula
+        self.roots = trace(rows.formula)
         arrays = [*rows.rows.values(), *rows.features.values(), *rows.row_numbers.values()]
         wide = any(a.dtype == np.float64 for a in arrays)
         self.dtype = np.dtype(np.float64 if wide else np.float32)
@@ -108,13 +113,13 @@ class Truth:
         """One pass over all rows; returns the open columns of each parameter gradient."""
         sums = self._empty_sums()
         asked = self.sums if rows_too else list(self.open_columns)
-        for block in self._blocks():
+        for block in self.blocks():
             balls = self._run(tier, block, sums)
             if not rows_too:
                 continue
             for k, ball in balls.items():
                 if tier == "full":
-                    self._round_exactly(k, block, ball)
+                    self.round_exactly(k, block, ball)
                 elif self._round_filtered(k, block, ball):
                     self._full_rows(k, block)
         return {k: open_ for k in asked if (open_ := self._close(k, sums[k])).size}
@@ -122,7 +127,7 @@ class Truth:
     def _empty_sums(self) -> dict[int, Array]:
         return {k: np.zeros((4, self.rows.classes, self.rows.d)) for k in self.sums}
 
-    def _blocks(self) -> Iterator[slice]:
+    def blocks(self) -> Iterator[slice]:
         """Blocks that start at feature class 0, so that their row i uses features[i % classes]."""
         classes = self.rows.classes
         step = max(1, BLOCK // self.rows.d // classes) * classes
@@ -169,9 +174,9 @@ class Truth:
         """The full tier for the rows of a block that the filter left open."""
         for i in np.flatnonzero(self.open_mask.reshape(-1, self.rows.d).any(axis=1)):
             row = slice(block.start + int(i), block.start + int(i) + 1)
-            self._round_exactly(k, row, self._run("full", row, self._empty_sums())[k])
+            self.round_exactly(k, row, self._run("full", row, self._empty_sums())[k])
 
-    def _round_exactly(self, k: int, block: slice, ball: Array) -> None:
+    def round_exactly(self, k: int, block: slice, ball: Array) -> None:
         """Round double-double balls; what they leave open is decided exactly, row by row."""
         self.results[k][block], open_mask = self.rounder.round_balls(*ball)
         for i in np.flatnonzero(open_mask.any(axis=1)):
@@ -179,9 +184,9 @@ class Truth:
 
     def _close(self, k: int, sums: Array) -> Array:
         """Round the column sums of one parameter gradient; returns the open columns."""
-        h, l, e, total = fold_spatial(sums, self.rows.spatial)  # noqa: E741
+        h, l, e, total = fold_spatial(sums, self.rows.spatial)
         n = self.rows.n // self.rows.classes + 1 + self.rows.spatial
-        radius = e + compensation_loss(n) * total
+        radius = e * accumulated(n) + compensation_loss(n) * total
         out, open_mask = self.rounder.round_balls(h, l, radius)
         before = self.open_columns.get(k)
         if before is None:
@@ -193,14 +198,11 @@ class Truth:
 
 
 def fold_spatial(sums: Array, spatial: int) -> tuple[Array, Array, Array, Array]:
-    """Column sums (4, classes, d) as balls (classes, d / spatial): sums, lows, radii, magnitudes."""
+    """Column sums (4, classes, d) as balls (classes, d/spatial): sums, lows, radii, magnitudes."""
     classes, d = sums.shape[1:]
     s, c, e, a = sums.reshape(4, classes, d // spatial, spatial)
     high, low = s[..., 0], c.sum(axis=-1)
     for j in range(1, spatial):
-        total = high + s[..., j]
-        back = total - high
-        low = low + ((high - (total - back)) + (s[..., j] - back))
-        high = total
-    h = high + low
-    return h, (high - h) + low, e.sum(axis=-1), a.sum(axis=-1)
+        high, carry = two_sum.py_func(high, s[..., j])
+        low = low + carry
+    return *two_sum.py_func(high, low), e.sum(axis=-1), a.sum(axis=-1)
