@@ -1,4 +1,4 @@
-"""The only record that crosses rooms: what was checked, the verdict, and a witness small enough to read."""
+"""The only record that crosses rooms: what was checked, the verdict, and a small witness."""
 
 from __future__ import annotations
 

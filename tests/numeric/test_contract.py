@@ -182,8 +182,8 @@ def test_every_fault_leaves_the_allowed_set_of_every_right_contract(fault):
 
 
 def test_a_bound_that_forgets_the_sum_is_caught(monkeypatch):
-    """The law above can fail: without the summation's growth, an attaining row exceeds the bound."""
-    monkeypatch.setattr(affine, "growth", lambda u, k: 0.0)
+    """The law above can fail: without the sum's growth, an attaining row exceeds the bound."""
+    monkeypatch.setattr(affine, "growth", lambda _u, _k: 0.0)
     args = {"x": attaining_row(4096, SEQUENTIAL), "eps": 2.0**-20}
     assert worst_ratio(Contract("rms_norm", "float32", order=SEQUENTIAL), args) > 1.0
 

@@ -221,7 +221,7 @@ class BoundArithmetic:
     def sum_rows(self, rows: Affine) -> Affine:
         """Over rows each symbol is another error, so all of it goes into the rest."""
         val, slop = accurate_sum(self.rows.by_feature(rows.val))
-        terms = val.shape[:-1] + (self.rows.by_feature(rows.val).shape[-1],)
+        terms = (*val.shape[:-1], self.rows.by_feature(rows.val).shape[-1])
         size, rest, spread = (
             _total(self.rows.by_feature(part), terms)[..., 0]
             for part in (rows.size + rows.error, rows.error, rows.slop)

@@ -92,7 +92,7 @@ class Contract:
 
     def run(self, arguments: dict[str, Any], num_groups: int | None = None) -> tuple[Array, ...]:
         """The outputs of a kernel that keeps this contract, in the caller's shapes."""
-        rows = prepare(self.body, self._completed(arguments), num_groups)
+        rows = prepare(self.body, self.completed(arguments), num_groups)
         ar = RoundedArithmetic(self, rows)
         values = {name: ar.value(v) for name, v in rows.block(slice(0, rows.n)).items()}
         outputs = self.body(ar, **values)
@@ -104,7 +104,7 @@ class Contract:
         with np.errstate(invalid="ignore"):
             return rounded_to(array, self.output_format, self.output_rounding)
 
-    def _completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """A shifted algorithm takes the row's first element as its shift."""
         if self.body.parameter("shift") is None or "shift" in arguments:
             return arguments
@@ -121,7 +121,7 @@ def _restored(rows: Rows, k: int, value: Array) -> Array:
 def _read(
     contract: Contract, arguments: dict[str, Any], num_groups: int | None, *, predict: bool = False
 ) -> tuple[Rows, tuple[Affine, ...]]:
-    rows = prepare(contract.body, contract._completed(arguments), num_groups)
+    rows = prepare(contract.body, contract.completed(arguments), num_groups)
     ar = BoundArithmetic(contract, rows, predict=predict)
     with np.errstate(all="ignore"):
         values = {name: ar.input(v) for name, v in rows.block(slice(0, rows.n)).items()}

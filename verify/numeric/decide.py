@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify.formats import Format, Overflow, boundaries, round_to
-from verify.formula import Kind
 from verify.numeric import arb, exact
 from verify.numeric.exact import NotQuadraticError, Quadratic, UndefinedError
 from verify.numeric.rounding import Rounder
