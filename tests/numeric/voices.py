@@ -18,7 +18,6 @@ import numpy as np
 from verify.formats import FORMATS, Format, round_to
 from verify.formula import Formula, Kind, Layout
 from verify.numeric.arb import ArbArithmetic, interval, working_precision
-from verify.numeric.decide import sum_equals
 from verify.numeric.exact import Quadratic
 from verify.numeric.mp import MpArithmetic, fraction
 from verify.numeric.rows import Rows, prepare
@@ -192,7 +191,7 @@ def hard_rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
         lambda r: r * 1e-42,
         lambda r: r * 1e30,
         lambda r: r * 1e-40,
-        lambda r: np.where(np.arange(d) % 2 == 0, 1.0, -1.0) * 4.0,
+        lambda r: np.where(np.arange(len(r)) % 2 == 0, 4.0, -4.0),
         lambda r: 0 * r,
         lambda r: np.rint(r * 3),
         lambda r: np.where(np.arange(d) == d - 1, 3.4e38, r),

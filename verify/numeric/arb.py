@@ -80,15 +80,16 @@ def _step_inside(ball: Any) -> Any:
     """s (1 - INSIDE) for a ball around s = +-1; any other ball as it is.
 
     The value is s (1 - t) with 0 < t < INSIDE, and a body that is linear in it stays on the same
-    side of a number that it meets at t = 0, whatever t is: so one such t shows the side.
+    side of a number that it meets at t = 0, whatever t is: so one such t shows the side. INSIDE
+    times the largest float64 is far below the smallest gap between numbers that do not meet.
     """
     for sign in (1, -1):
         if abs(ball - sign) < INSIDE:
-            return sign * (1 - flint.arb(INSIDE))
+            return sign * (1 - INSIDE)
     return ball
 
 
-INSIDE = 2.0**-1000
+INSIDE = 1 / flint.arb(2) ** 2500
 _tanh, _erf = (np.frompyfunc(lambda b, f=f: getattr(b, f)(), 1, 1) for f in ("tanh", "erf"))
 _just_inside = np.frompyfunc(_step_inside, 1, 1)
 

@@ -20,6 +20,7 @@ from numba.extending import intrinsic
 U = 2.0**-53
 U2 = 2.0**-106
 ETA = 2.0**-1020
+VISIBLE = 2.0**-900  # a remainder of a larger dividend cannot vanish by underflow
 WIDEN = 1.0 + 2.0**-30
 PI_LOW = 1.2246467991473532e-16  # pi - float64(pi), to 2^-106 pi
 
@@ -74,10 +75,11 @@ def to_odd(h, l):
 
 @_inline
 def add(ah, al, ae, bh, bl, be):
-    """Local error at most 4 u^2 (|ah| + |bh|)."""
+    """Local error at most 4 u^2 (|ah| + |bh|); none if neither operand has a low part."""
     s, t = two_sum(ah, bh)
     h, low = two_sum(s, t + (al + bl))
-    return h, low, (ae + be) + 8.0 * U2 * (abs(ah) + abs(bh))
+    slip = 0.0 if (al == 0.0) & (bl == 0.0) else 8.0 * U2 * (abs(ah) + abs(bh))
+    return h, low, (ae + be) + slip
 
 
 @_inline
@@ -88,19 +90,32 @@ def sub(ah, al, ae, bh, bl, be):
 
 @_inline
 def mul(ah, al, ae, bh, bl, be):
-    """Local error at most 8 u^2 |ah bh| + ETA."""
+    """Local error at most 8 u^2 |ah bh| + ETA; ETA if neither has a low part; none at exact 0."""
     p = ah * bh
     h, low = two_sum(p, fma(ah, bh, -p) + (ah * bl + al * bh))
-    e = (abs(ah) * be + abs(bh) * ae) + (ae * be + 16.0 * U2 * abs(p) + ETA)
+    slip = 0.0 if (al == 0.0) & (bl == 0.0) else 16.0 * U2 * abs(p)
+    # an exact 0 makes an exact 0 of whatever is known to be finite
+    zero = ((ah == 0.0) & (ae == 0.0) & (be < math.inf)) | (
+        (bh == 0.0) & (be == 0.0) & (ae < math.inf)
+    )
+    zero = zero & (p == 0.0)
+    e = 0.0 if zero else (abs(ah) * be + abs(bh) * ae) + (ae * be + slip + ETA)
     return h, low, e
 
 
 @_inline
 def div(ah, al, ae, bh, bl, be):
-    """Local error at most 20 u^2 |ah/bh| + ETA/|b| + ETA; infinite if b's ball nears 0."""
+    """Local error at most 20 u^2 |ah/bh| + ETA/|b| + ETA; infinite if b's ball nears 0.
+
+    None if exact numbers divide without a remainder, as the sum of a constant row by its length.
+    """
     q = ah / bh
-    r = (fma(-q, bh, ah) + al) - q * bl
+    remainder = fma(-q, bh, ah)
+    r = (remainder + al) - q * bl
     h, low = two_sum(q, r / bh)
+    exact = (al == 0.0) & (bl == 0.0) & (ae == 0.0) & (be == 0.0) & (remainder == 0.0)
+    if exact & ((abs(ah) > VISIBLE) | (ah == 0.0)) & (bh != 0.0):
+        return q, 0.0, 0.0
     room = abs(bh) * (1.0 - 2.0**-50) - WIDEN * be
     e = (ae + abs(q) * be + ETA) / room + (32.0 * U2 * abs(q) + ETA) if room > 0.0 else math.inf
     return h, low, e

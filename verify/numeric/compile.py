@@ -327,7 +327,7 @@ class Writer:
             self._close_sum(node)
 
     def _sum_parts(self, node: Node) -> str:
-        return "sce" if node.args[0].is_nonnegative else "scea"
+        return "scek" if node.args[0].is_nonnegative else "sceka"
 
     def _accumulate(self, indent: int, sums: list[Node], j: str, lane: int) -> None:
         made: dict[Node, Ball] = {}
@@ -336,6 +336,8 @@ class Writer:
             s, c = f"s{node.number}_{lane}", f"c{node.number}_{lane}"
             self.put(indent, f"{s}, carry = two_sum({s}, {ball.h})")
             self.put(indent, f"{c} += carry + {ball.l}" if ball.l else f"{c} += carry")
+            low = f" + abs({ball.l})" if ball.l else ""
+            self.put(indent, f"k{node.number}_{lane} += abs(carry){low}")
             if ball.e:
                 self.put(indent, f"e{node.number}_{lane} += {ball.e}")
             if "a" in self._sum_parts(node):
@@ -348,13 +350,16 @@ class Writer:
         for k in range(1, self.lanes):
             self.put(2, f"s{n}_0, carry = two_sum(s{n}_0, s{n}_{k})")
             self.put(2, f"c{n}_0 += carry + c{n}_{k}")
+            self.put(2, f"k{n}_0 += abs(carry)")
         total = {
-            p: " + ".join(f"{p}{n}_{k}" for k in range(self.lanes)) for p in parts if p in "ea"
+            p: " + ".join(f"{p}{n}_{k}" for k in range(self.lanes)) for p in parts if p in "eka"
         }
         self.put(2, f"h{n}, l{n} = two_sum(s{n}_0, c{n}_0)")
         size = f"({total['a']})" if "a" in total else f"abs(h{n})"
         loss = f"compensation_loss(d // {self.lanes} + {2 * self.lanes})"
-        self.put(2, f"e{n} = ({total['e']}) * accumulated(d) + {loss} * {size}")
+        # nothing was carried: nothing was lost, as in the sum of a constant row
+        self.put(2, f"loss = {loss} * {size} if {total['k']} != 0.0 else 0.0")
+        self.put(2, f"e{n} = ({total['e']}) * accumulated(d) + loss")
         self.put(2, f"t{n} = abs(l{n}) + e{n}")
         self.row_numbers[node] = Ball(f"h{n}", f"l{n}", f"e{n}", None, f"t{n}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ PRECISIONS = (160, 320, 640, 1280, 2560, 5120)
 FIRST_PRECISION = 128
 SATURATES = 2560  # from here on tanh and erf that differ from 1 by less are taken just inside it
 TERMS = 1 << 18  # exact terms held at a time
+PIECE = 1 << 14  # terms of one sum that are turned into integers at a time
 
 
 class UndecidedError(ArithmeticError):
@@ -192,18 +193,26 @@ def rational_columns(truth: Truth, k: int, open_columns: Array) -> Array:
     root = term_of(truth.roots[k])
     try:
         for group, feature in open_columns:
-            total = exact.elementwise_sum(root, _cut(truth, root, int(group), int(feature)))
+            pieces = (_cut(truth, root, m, feature) for m in _members(truth, int(group)))
+            total = sum((exact.elementwise_sum(root, piece) for piece in pieces), Fraction(0))
             truth.results[k][group, feature] = truth.rounder.round(total)
     except (NotQuadraticError, ValueError, OverflowError):  # a root, a row sum, or not finite
         return open_columns
     return open_columns[:0]
 
 
-def _cut(truth: Truth, root: Node, group: int, feature: int) -> dict[str, Array]:
-    """What the terms of one sum need of the arguments, (members, positions) each."""
-    rows = truth.rows
-    members, positions = slice(group, None, rows.classes), _positions(truth, np.array([feature]))
-    shape = (len(range(group, rows.n, rows.classes)), len(positions))
+def _members(truth: Truth, group: int) -> Iterator[range]:
+    """The rows of one feature class, a bounded number of terms at a time."""
+    step = max(1, PIECE // truth.rows.spatial) * truth.rows.classes
+    for start in range(group, max(truth.rows.n, group + 1), step):
+        yield range(start, min(start + step, truth.rows.n), truth.rows.classes)
+
+
+def _cut(truth: Truth, root: Node, rows_of_class: range, feature: int) -> dict[str, Array]:
+    """What some terms of one sum need of the arguments, (members, positions) each."""
+    rows, positions = truth.rows, _positions(truth, np.array([feature]))
+    group, shape = rows_of_class.start, (len(rows_of_class), len(positions))
+    members = slice(group, rows_of_class.stop, rows.classes)
     cut = {}
     for name in _inputs(root):
         if name in rows.rows:
@@ -324,7 +333,7 @@ def _balls_of_column(truth: Truth, k: int, group: int, feature: int) -> float:
     root, rows = term_of(truth.roots[k]), truth.rows
     if is_elementwise(root):  # the rest of each row is not needed
         arguments: dict[str, Any] = {p.name: np.zeros((1, 1)) for p in truth.formula.parameters}
-        arguments |= _cut(truth, root, group, feature)
+        arguments |= _cut(truth, root, range(group, rows.n, rows.classes), feature)
         positions = np.arange(rows.spatial)
     else:
         arguments = rows.block(np.arange(group, rows.n, rows.classes))

@@ -69,14 +69,6 @@ def code_spec(fmt: Format, overflow: Overflow) -> CodeSpec | None:
     return CodeSpec(integers, (float(fmt.min_normal), magic))
 
 
-def from_codes(codes: Array, fmt: Format) -> Array:
-    """Codes (unsigned integers) as an array of the format's dtype."""
-    if fmt.name == "tf32":  # 19 significant bits, left-aligned in float32
-        return (codes << np.uint32(13)).view(np.float32)
-    dtype = DTYPES[fmt.name]
-    return codes.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
-
-
 @numba.njit(error_model="numpy")
 def _close_codes(h: Array, e: Array, codes: Array, open_mask: Array, spec: Any) -> int:
     shift, offset, magic_bits, max_code, overflow_code, sign_bit, zero_sign = spec[0]
@@ -154,9 +146,12 @@ class Rounder:
         if self.spec is None:
             open_mask[:] = True
             return h.size
-        codes = np.empty(h.size, np.uint32 if self.fmt.bits > 16 else np.uint16)
+        if self.fmt.name != "tf32":  # codes are what the dtype stores
+            codes = out.view(f"u{out.itemsize}")
+            return int(_close_codes(h, e, codes, open_mask, self.spec.argument))
+        codes = np.empty(h.size, np.uint32)
         count = _close_codes(h, e, codes, open_mask, self.spec.argument)
-        out[:] = from_codes(codes, self.fmt)
+        out[:] = (codes << np.uint32(13)).view(np.float32)  # 19 bits, left-aligned
         return int(count)
 
     def round_balls(self, h: Array, l: Array, e: Array) -> tuple[Array, Array]:

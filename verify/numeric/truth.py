@@ -4,7 +4,7 @@ Fast truth first (balls compiled from the traced body: the filter tier, then the
 the rows it leaves open), then exact integers in Q(sqrt R), and balls at rising precision for sums
 over rows and for transcendental functions. Torch has no part in it.
 
-Stated answers for what the reals do not define: 0/0 (eps = 0 on a row without spread) is NaN; a
+Stated answers for what the reals do not define: 0/0 (eps = 0 on a row without spread) is NaN;
 an element that depends on an infinity or a NaN gets what IEEE float64 arithmetic gives for the
 body, rounded once (a sum over rows adds its special terms as IEEE does and the others exactly).
 Zeros are compared as numbers: the sign of a zero result is that of the value that vanished where
@@ -13,6 +13,7 @@ the value's ball tells it, and is not stated elsewhere.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -74,6 +75,7 @@ class Truth:
         self.bits = 53 if wide else 24
         self.kernels: dict[str, Callable[..., None]] = {}
         self.open_columns: dict[int, Array] = {}
+        self.twins: dict[bytes, int] = {}
         self.kinds = [o.kind for o in self.formula.outputs]
         self.row_outputs = [k for k, kind in enumerate(self.kinds) if kind is Kind.ROW]
         self.sums = [k for k, kind in enumerate(self.kinds) if kind is Kind.FEATURE]
@@ -173,14 +175,27 @@ class Truth:
     def _full_rows(self, k: int, block: slice) -> None:
         """The full tier for the rows of a block that the filter left open."""
         for i in np.flatnonzero(self.open_mask.reshape(-1, self.rows.d).any(axis=1)):
-            row = slice(block.start + int(i), block.start + int(i) + 1)
-            self.round_exactly(k, row, self._run("full", row, self._empty_sums())[k])
+            row = block.start + int(i)
+            if not self._copied_from_twin(k, row):
+                one = slice(row, row + 1)
+                self.round_exactly(k, one, self._run("full", one, self._empty_sums())[k])
+
+    def _copied_from_twin(self, k: int, row: int) -> bool:
+        """Take a row's outputs from an equal row decided before, as padding repeats itself."""
+        digest = hashlib.blake2b(str((k, row % self.rows.classes)).encode(), digest_size=16)
+        for values in (*self.rows.rows.values(), *self.rows.row_numbers.values()):
+            digest.update(values[row].tobytes())
+        twin = self.twins.setdefault(digest.digest(), row)
+        self.results[k][row] = self.results[k][twin]
+        return twin != row
 
     def round_exactly(self, k: int, block: slice, ball: Array) -> None:
         """Round double-double balls; what they leave open is decided exactly, row by row."""
         self.results[k][block], open_mask = self.rounder.round_balls(*ball)
         for i in np.flatnonzero(open_mask.any(axis=1)):
-            decide.elements(self, k, block.start + int(i), np.flatnonzero(open_mask[i]))
+            row = block.start + int(i)
+            if block.stop - block.start == 1 or not self._copied_from_twin(k, row):
+                decide.elements(self, k, row, np.flatnonzero(open_mask[i]))
 
     def _close(self, k: int, sums: Array) -> Array:
         """Round the column sums of one parameter gradient; returns the open columns."""
