@@ -95,8 +95,8 @@ def test_an_unknown_formula_names_the_nearest():
 
 
 def norms_written_by_hand(folder: Path) -> list[str]:
-    """Lines that take a mean of squares or a variance outside the bodies and the kernels."""
-    pattern = re.compile(r"\.(mean|var|std)\(")
+    """Lines that take the root of a mean or of a variance outside the bodies and the kernels."""
+    pattern = re.compile(r"sqrt\(.*\.(mean|var)\(|\.(mean|var)\(.*sqrt|\.std\(")
     return [
         f"{path.relative_to(folder)}:{number}"
         for path in sorted(folder.rglob("*.py"))

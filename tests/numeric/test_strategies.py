@@ -29,7 +29,10 @@ from verify.numeric.rows import InputError, prepare
 MAIN = ["float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
 EPS = 1e-6
 ONCE = settings(
-    database=None, derandomize=True, max_examples=1_000, phases=[Phase.generate, Phase.shrink]
+    database=None,
+    derandomize=True,
+    max_examples=max(1_000, settings.default.max_examples),
+    phases=[Phase.generate, Phase.shrink],
 )
 
 
@@ -280,7 +283,12 @@ class TestNothingIsFiltered:
         """How Hypothesis judged its cases: valid, invalid (filtered), overrun (its own limit)."""
         seen = []
 
-        @settings(database=None, derandomize=True, max_examples=50, suppress_health_check=[])
+        @settings(
+            database=None,
+            derandomize=True,
+            max_examples=max(50, settings.default.max_examples),
+            suppress_health_check=[],
+        )
         @given(strategy)
         def law(_):
             pass
@@ -361,7 +369,9 @@ class TestFeaturesAndNumbers:
         wanted = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33}
         seen = set()
 
-        @settings(database=None, derandomize=True, max_examples=500)
+        @settings(
+            database=None, derandomize=True, max_examples=max(500, settings.default.max_examples)
+        )
         @given(strategies.widths(max_d=33))
         def law(d):
             seen.add(d)
