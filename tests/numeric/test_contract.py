@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis.strategies import data
 
 from verify.formats import Rounding, format_named
 from verify.norms import FORMULAS
@@ -63,28 +64,27 @@ def _ratio(got, truth, limit):
     return float(np.max(ratio[known], initial=0.0))
 
 
+HALF = settings(max_examples=settings.default.max_examples // 2)
+
+
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("formula", FORWARD, ids=lambda f: f.id)
-def test_no_kernel_that_keeps_a_contract_exceeds_its_bound(formula, fmt):
-    @settings(max_examples=settings.default.max_examples // 2)
-    @given(args=arguments(formula, format=fmt, max_d=17, max_rows=2))
-    def law(args):
-        ratios = worst_ratios(contracts_for(formula.id, fmt), args)
-        assert max(ratios.values()) <= 1.0, ratios
-
-    law()
+@HALF
+@given(data=data())
+def test_no_kernel_that_keeps_a_contract_exceeds_its_bound(formula, fmt, data):
+    args = data.draw(arguments(formula, format=fmt, max_d=17, max_rows=2))
+    ratios = worst_ratios(contracts_for(formula.id, fmt), args)
+    assert max(ratios.values()) <= 1.0, ratios
 
 
 @pytest.mark.parametrize("formula", ["rms_norm_backward", "layer_norm_backward"])
 @pytest.mark.parametrize("fmt", ["float32", "bfloat16"])
-def test_no_gradient_that_keeps_a_contract_exceeds_its_bound(formula, fmt):
-    @settings(max_examples=settings.default.max_examples // 2)
-    @given(args=arguments(FORMULAS[formula], format=fmt, max_d=9, max_rows=4))
-    def law(args):
-        ratios = worst_ratios(contracts_for(formula, fmt), args)
-        assert max(ratios.values()) <= 1.0, ratios
-
-    law()
+@HALF
+@given(data=data())
+def test_no_gradient_that_keeps_a_contract_exceeds_its_bound(formula, fmt, data):
+    args = data.draw(arguments(FORMULAS[formula], format=fmt, max_d=9, max_rows=4))
+    ratios = worst_ratios(contracts_for(formula, fmt), args)
+    assert max(ratios.values()) <= 1.0, ratios
 
 
 @pytest.mark.parametrize("fmt", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
