@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import data
 
-from verify.formats import Rounding, format_named
+from verify.formats import Rounding, format_named, round_to
 from verify.norms import FORMULAS
 from verify.numeric import affine
 from verify.numeric.contract import Contract, allowed, bound
@@ -197,6 +197,95 @@ def test_a_bound_that_forgets_kappa_is_caught():
     (limit,) = bound(Contract("layer_norm", "float32"), args)
     error = np.abs(one_pass.astype(np.float64) - reference("layer_norm", **args, format="float64"))
     assert not np.all(error <= limit)
+
+
+# --- where nothing is guaranteed, nothing is excluded --------------------------------------------
+
+
+def inside(contract, args, groups=None):
+    """Whether the contract's own rounded reading lies in its allowed set, output by output."""
+    for got, (low, high) in zip(
+        contract.run(args, groups), allowed(contract, args, groups), strict=True
+    ):
+        value = got.astype(np.float64)
+        assert np.all(np.isnan(value) | ((low <= value) & (value <= high)))
+
+
+def test_a_gradient_whose_row_sum_overflows_has_no_guarantee():
+    dy = np.repeat(np.array([[3e38], [3e38], [-3e38], [-2e38]], np.float32), 2, axis=1)
+    args = {"x": np.ones((4, 2), np.float32), "eps": 1.0, "dy": dy}
+    contract = Contract("rms_norm_backward", "float32")
+    assert np.isinf(bound(contract, args)[2]).all()
+    inside(contract, args)
+
+
+def test_a_sum_that_overflows_by_rounding_up_has_no_guarantee():
+    largest = 2.0**128 - 2.0**104
+    squares = np.full(128, 0.72 * 2.0**104)
+    squares[0] = largest - 113 * 2.0**104
+    args = {"x": np.sqrt(squares).astype(np.float32)[None], "eps": 2.0**-20}
+    contract = Contract("rms_norm", "float32", order=SEQUENTIAL)
+    assert np.isinf(bound(contract, args)[0]).all()
+    inside(contract, args)
+
+
+def test_welford_in_lanes_is_folded_in_lanes():
+    """A row on which eight sequential lanes err more than a pairwise tree may."""
+    d, s = 2048, 2.0**-11.55
+    x = np.zeros((1, d), np.float32)
+    lane = np.where(np.arange(d // 8) % 2 == 0, s, -s)
+    lane[:2] = 1.0, -1.0
+    x[0, ::8] = lane
+    args = {"x": x, "eps": 2.0**-60}
+    lanes = Contract("layer_norm", "float32", algorithm="layer_norm_welford", order=EIGHT_LANES)
+    assert worst_ratio(lanes, args) <= 1.0
+    tree = replace(lanes, order=PAIRWISE)
+    assert np.max(bound(tree, args)[0]) < np.max(bound(lanes, args)[0])
+
+
+def test_flushing_applies_to_the_inputs_too():
+    args = {"x": np.full((1, 4), 1e-39, np.float32), "eps": 1e-12}
+    contract = Contract("rms_norm", "float32", flush_to_zero=True)
+    assert worst_ratio(contract, args) <= 1.0
+    inside(contract, args)
+
+
+@pytest.mark.parametrize("fmt", ["float64", "bfloat16"])
+def test_an_overflowing_statistic_excludes_nothing(fmt):
+    args = {"x": np.array([[1e200, -2e200, 3e200]]), "eps": 2.0**-20}
+    contract = Contract("rms_norm", fmt, accumulate="float64")
+    assert np.isinf(bound(contract, args)[0]).all()
+    ((low, high),) = allowed(contract, args)
+    assert np.all(low == -np.inf)
+    assert np.all(high == np.inf)
+
+
+def test_a_format_without_infinity_may_saturate():
+    """Three of four outputs lie beyond 448: a kernel may give NaN or 448 there."""
+    x = np.array([[1.0, -2.0, 3.0, 4.0]], np.float32)
+    args = {"x": x, "weight": np.full(4, 1000.0, np.float32), "eps": 2.0**-20}
+    ((low, high),) = allowed(Contract("rms_norm", "float8_e4m3fn"), args)
+    assert low[0, 0] == high[0, 0] == 352.0
+    assert np.all(low[0, 1:] == -np.inf)
+    assert np.all(high[0, 1:] == np.inf)
+
+
+@pytest.mark.parametrize("fmt", ["tf32", "float8_e4m3fnuz", "float8_e5m2fnuz", "bfloat16"])
+def test_truncation_is_that_of_the_format(fmt):
+    target = format_named(fmt)
+    tiny = float(target.min_subnormal)
+    values = np.array([1 + 1.5 * 2.0**-11, -0.7 * tiny, 1.7 * tiny, -3.14159, 0.0])
+    got = rounded_to(values, target, Rounding.TOWARD_ZERO).astype(np.float64)
+    assert got.tolist() == [round_to(target, v, Rounding.TOWARD_ZERO) for v in values.tolist()]
+
+
+def test_an_empty_batch_has_contracts_too():
+    x = np.zeros((0, 8), np.float32)
+    assert bound(Contract("layer_norm", "float32"), {"x": x, "eps": 1.0})[0].shape == (0, 8)
+    args = {"x": x, "eps": 1.0, "dy": x}
+    for contract in contracts_for("layer_norm_backward", "float32"):
+        assert [g.shape for g in contract.run(args)] == [(0, 8), (8,), (8,)]
+        assert [b.shape for b in bound(contract, args)] == [(0, 8), (8,), (8,)]
 
 
 # --- orders and words -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify.formats import Format, format_named
-from verify.numeric.folding import Merge, fold_in_order, fold_pairwise
+from verify.numeric.folding import Merge
 from verify.numeric.rounded import rounded_to
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Affine:
     @property
     def is_power_of_two(self) -> bool:
         """Whether this is one exactly known power of two."""
+        if not self.val.size:
+            return False
         number = float(self.val.flat[0])
         return math.frexp(number)[0] == 0.5 and self.is_exactly(number)
 
@@ -186,7 +188,10 @@ class BoundArithmetic:
         val = np.atleast_2d(np.asarray(values, dtype=np.float64))
         zero = np.zeros_like(val)
         held = self.contract.held(val)
-        return Affine(val, zero, self, {}, np.abs(held - val))
+        moved = np.abs(held - val)
+        if self.contract.flush_to_zero:
+            moved = np.where(np.abs(held) < self.eta, np.maximum(moved, np.abs(val)), moved)
+        return Affine(val, zero, self, {}, moved)
 
     # --- what a body asks for -----------------------------------------------------------------
 
@@ -209,17 +214,25 @@ class BoundArithmetic:
         size = _total(row.size + row.error, shape)
         rest = _total(row.rest, shape) + growth(self.u, self.contract.order.height(self.d)) * size
         rest = rest + CARE * _total(row.shared, shape) + self._flushed(self.d)
-        return self._checked_sum(Affine(val, slop, self, terms, rest), size)
+        height = self.contract.order.height(self.d)
+        return self._shared(self._checked_sum(Affine(val, slop, self, terms, rest), size, height))
 
     def _flushed(self, additions: int) -> float:
-        return self.eta * additions if self.contract.flush_to_zero else 0.0
+        if not self.contract.flush_to_zero:
+            return 0.0
+        return self.eta * additions * (1.0 + growth(self.u, additions))
 
-    def _checked_sum(self, value: Affine, size: Array) -> Affine:
-        beyond = np.where(size * (1 + self.u) >= float(self.format.max_finite), np.inf, 0.0)
-        return self._shared(Affine(value.val, value.slop, self, value.terms, value.rest + beyond))
+    def _checked_sum(self, value: Affine, size: Array, height: int) -> Affine:
+        """No guarantee where a partial sum, every addition rounded up, could overflow."""
+        reach = size * (1.0 + growth(self.u, height))
+        beyond = np.where(reach >= float(self.format.max_finite), np.inf, 0.0)
+        return Affine(value.val, value.slop, self, value.terms, value.rest + beyond)
 
     def sum_rows(self, rows: Affine) -> Affine:
         """Over rows each symbol is another error, so all of it goes into the rest."""
+        if not self.rows.n:
+            nothing = np.zeros(self.rows.by_feature(rows.val).shape[:-1])
+            return Affine(nothing, nothing, self, {}, nothing)
         val, slop = accurate_sum(self.rows.by_feature(rows.val))
         terms = (*val.shape[:-1], self.rows.by_feature(rows.val).shape[-1])
         size, rest, spread = (
@@ -228,7 +241,8 @@ class BoundArithmetic:
         )
         height = self.contract.rows_order.height(terms[-1])
         rest = rest + growth(self.u, height) * size + self._flushed(terms[-1])
-        return Affine(val[..., 0], slop[..., 0] + spread, self, {}, rest)
+        total = Affine(val[..., 0], slop[..., 0] + spread, self, {}, rest)
+        return self._checked_sum(total, size, height)
 
     def sqrt(self, value: Affine) -> Affine:
         root = np.sqrt(np.maximum(value.val, 0.0))
@@ -268,8 +282,7 @@ class BoundArithmetic:
         shape = np.broadcast_shapes(*(leaf.val.shape for leaf in leaves), (1, self.d))
         parts = [a for leaf in leaves for a in (leaf.val, leaf.slop, leaf.error)]
         arrays = tuple(np.broadcast_to(a, shape) for a in parts)
-        fold = fold_in_order if self.contract.order.lanes == 1 else fold_pairwise
-        flat = fold(arrays, lambda *operands: self._merged(merge, operands))
+        flat = self.contract.order.fold(arrays, lambda *operands: self._merged(merge, operands))
         return tuple(self._folded(*flat[k : k + 3]) for k in range(0, len(flat), 3))
 
     def _merged(self, merge: Merge, operands: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -33,9 +33,9 @@ class Contract:
     ingredient (`verify.norms.FAULTS`). ``accumulate``: the format of every operation; ``order``
     and ``rows_order``: how sums over a row and over rows are made; ``casts``: (point, format)
     pairs where a value is rounded on the way; ``output`` and ``output_rounding``: the last
-    rounding. ``sqrt_roundings``: the root's error in units of u (2 for a root that is not
-    correctly rounded, such as an approximate reciprocal root of 2 ulp); ``function_roundings``:
-    likewise for tanh, erf and exp. ``stable`` is False for contracts that legitimate inputs break.
+    rounding. ``sqrt_roundings``: the root's error in units of u (3 for an approximate reciprocal
+    root of 2 ulp: with the division's own u that allows 4u); ``function_roundings``: likewise
+    for tanh, erf and exp. ``stable`` is False for contracts that legitimate inputs break.
     """
 
     formula: str
@@ -142,7 +142,7 @@ def bound(
         with np.errstate(all="ignore"):
             before = _clean(value.error + value.slop)
             last = _output_rounding(contract, value.size + before)
-        limits.append(_restored(rows, k, before + last))
+        limits.append(_restored(rows, k, _clean(before + last)))
     return tuple(limits)
 
 
@@ -176,14 +176,20 @@ def allowed(
             low, high = value.val - error, value.val + error
             # the float64 subtraction itself may round inward
             low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
-            ends = [_end(contract, end) for end in (low, high)]
+            unknown = ~np.isfinite(value.val) | ~np.isfinite(error)
+            ends = [
+                np.where(unknown, far, _end(contract, end, far))
+                for end, far in ((low, -np.inf), (high, np.inf))
+            ]
         pairs.append((_restored(rows, k, ends[0]), _restored(rows, k, ends[1])))
     return tuple(pairs)
 
 
-def _end(contract: Contract, end: Array) -> Array:
-    """One end of the interval, rounded as the kernel rounds; infinity stays infinity."""
-    fmt = contract.output_format
-    rounded = rounded_to(end, fmt, contract.output_rounding).astype(np.float64)
-    # a format without infinity overflows to NaN (or saturates): no value is excluded beyond it
-    return np.where(np.isnan(rounded) | ~np.isfinite(end), np.copysign(np.inf, end), rounded)
+def _end(contract: Contract, end: Array, far: float) -> Array:
+    """One end of the interval, rounded as the kernel rounds.
+
+    A format without infinity overflows to NaN or saturates: beyond its range nothing is excluded,
+    and the end moves out to ``far``.
+    """
+    rounded = rounded_to(end, contract.output_format, contract.output_rounding).astype(np.float64)
+    return np.where(np.isnan(rounded) | ~np.isfinite(end), far, rounded)

@@ -136,7 +136,8 @@ def _takes_ingredients(formula: str) -> bool:
 def tolerance(contract: Contract, d: int) -> str:
     """The tolerance for rows of width d as a formula with its numbers, from the bound itself.
 
-    For |weight| = 1 and bias 0; ``kappa`` = mean|x| / spread. The coefficients are read off the
+    For norms of x, weight and eps alone, |weight| = 1 and bias 0.
+    ``kappa`` = mean|x| / spread. The coefficients are read off the
     bound at a row with kappa near 1 and at one with kappa near 2^10, so they hold near those.
     """
     from verify.numeric.probe import coefficients

@@ -26,10 +26,14 @@ def fold_pairwise(leaves: tuple[Any, ...], merge: Merge) -> tuple[Any, ...]:
     return state
 
 
-def fold_in_order(leaves: tuple[Any, ...], merge: Merge) -> tuple[Any, ...]:
-    """Merge one element after the other: height d-1."""
+def fold_by_lanes(leaves: tuple[Any, ...], merge: Merge, lanes: int) -> tuple[Any, ...]:
+    """Each lane merges its elements j, j + lanes, ... in order; the lanes then merge pairwise."""
     parts = broadcast_leaves(leaves)
-    state = tuple(p[..., :1] for p in parts)
-    for j in range(1, parts[0].shape[-1]):
-        state = merge(*state, *(p[..., j : j + 1] for p in parts))
-    return state
+    state = tuple(p[..., :lanes] for p in parts)
+    for start in range(lanes, parts[0].shape[-1], lanes):
+        more = tuple(p[..., start : start + lanes] for p in parts)
+        width = more[0].shape[-1]
+        merged = merge(*(s[..., :width] for s in state), *more)
+        rest = (s[..., width:] for s in state)
+        state = tuple(np.concatenate([m, r], axis=-1) for m, r in zip(merged, rest, strict=True))
+    return fold_pairwise(state, merge)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verify.numeric.folding import Merge, fold_by_lanes, fold_pairwise
+
 Array = NDArray[Any]
 
 
@@ -28,6 +30,12 @@ class Order:
         """Additions on the longest path from an element to the sum."""
         lanes = d if self.lanes is None else min(self.lanes, d)
         return math.ceil(d / max(lanes, 1)) - 1 + _levels(lanes) if d else 0
+
+    def fold(self, leaves: tuple[Any, ...], merge: Merge) -> tuple[Any, ...]:
+        """States combined in this order (`verify.formula.Arithmetic.fold`)."""
+        if self.lanes is None:
+            return fold_pairwise(leaves, merge)
+        return fold_by_lanes(leaves, merge, self.lanes)
 
     def sum(self, values: Array, add: Callable[[Array, Array], Array]) -> Array:
         """The sum over the last axis (kept), every addition made by ``add``."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verify.formats import Format, Rounding, format_named
-from verify.numeric.folding import Merge, fold_in_order, fold_pairwise
+from verify.numeric.folding import Merge
 from verify.numeric.rounding import DTYPES, Rounder
 
 if TYPE_CHECKING:
@@ -32,15 +32,18 @@ def rounded_to(values: Array, fmt: Format, rounding: Rounding = Rounding.NEAREST
     for i in np.flatnonzero(open_mask):  # NaN
         out[i] = flat[i]
     if rounding is Rounding.TOWARD_ZERO:
-        out = _truncated(out, flat)
+        out = _truncated(out, flat, fmt)
     return out.reshape(exact.shape)
 
 
-def _truncated(nearest: Array, exact: Array) -> Array:
+def _truncated(nearest: Array, exact: Array, fmt: Format) -> Array:
     """Step back towards zero where rounding to nearest went outward."""
     codes = nearest.view(f"u{nearest.dtype.itemsize}").copy()
     with np.errstate(invalid="ignore"):
-        codes[np.abs(nearest.astype(np.float64)) > np.abs(exact)] -= 1
+        outward = np.abs(nearest.astype(np.float64)) > np.abs(exact)
+    codes[outward] -= codes.dtype.type(1 << 13 if fmt.name == "tf32" else 1)
+    if not fmt.has_negative_zero:  # the code that would be -0 is NaN
+        codes[outward & (codes == 1 << (fmt.bits - 1))] = 0
     return codes.view(nearest.dtype)
 
 
@@ -86,7 +89,10 @@ class RoundedArithmetic:
         return self.operate(np.add, a, b).array
 
     def sum_rows(self, rows: Rounded) -> Rounded:
-        total = self.contract.rows_order.sum(self.rows.by_feature(rows.array), self._add)
+        terms = self.rows.by_feature(rows.array)
+        if not self.rows.n:
+            return Rounded(np.zeros(terms.shape[:-1], self.wide), self)
+        total = self.contract.rows_order.sum(terms, self._add)
         return Rounded(total[..., 0], self)
 
     def sqrt(self, value: Rounded) -> Rounded:
@@ -117,8 +123,7 @@ class RoundedArithmetic:
 
         shape = np.broadcast_shapes(*(leaf.array.shape for leaf in leaves), (1, self.d))
         arrays = tuple(np.broadcast_to(leaf.array, shape) for leaf in leaves)
-        fold = fold_in_order if self.contract.order.lanes == 1 else fold_pairwise
-        return tuple(Rounded(a, self) for a in fold(arrays, merge_arrays))
+        return tuple(Rounded(a, self) for a in self.contract.order.fold(arrays, merge_arrays))
 
 
 class Rounded:
