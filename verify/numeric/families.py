@@ -138,7 +138,7 @@ def tolerance(contract: Contract, d: int) -> str:
 
     For norms of x, weight and eps alone, |weight| = 1 and bias 0.
     ``kappa`` = mean|x| / spread. The coefficients are read off the
-    bound at a row with kappa near 1 and at one with kappa near 2^10, so they hold near those.
+    bound at a row with kappa 1 and at one with kappa near 64, so they hold near those.
     """
     from verify.numeric.probe import coefficients
 
