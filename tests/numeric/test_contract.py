@@ -307,6 +307,16 @@ def test_the_tolerance_prints_as_a_formula_with_its_numbers():
     assert text.endswith("(d = 4096, pairwise tree: height 12)")
 
 
+@pytest.mark.parametrize("formula", FORMULAS.values(), ids=lambda f: f.id)
+def test_every_contract_has_a_tolerance_that_prints(formula):
+    for fmt in ("float32", "bfloat16"):
+        for contract in contracts_for(formula.id, fmt):
+            text = tolerance(contract, 16)
+            assert text.startswith("|got - y| <= "), text
+            assert "inf" not in text, text
+            assert "nan" not in text, text
+
+
 def test_contracts_describe_every_choice():
     contract = contracts_for("rms_norm", "bfloat16")[1]
     assert contract.name == "Llama order: cast, then weight, pairwise tree"

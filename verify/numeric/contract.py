@@ -59,7 +59,7 @@ class Contract:
         target = formula_named(self.formula)
         body = formula_named(self.algorithm) if self.algorithm else target
         body = faulty(body, self.fault) if self.fault else body
-        return replace(body, layout=target.layout)
+        return replace(body, id=target.id, layout=target.layout)
 
     @property
     def output_format(self) -> Format:

@@ -136,7 +136,7 @@ def _takes_ingredients(formula: str) -> bool:
 def tolerance(contract: Contract, d: int) -> str:
     """The tolerance for rows of width d as a formula with its numbers, from the bound itself.
 
-    For norms of x, weight and eps alone, |weight| = 1 and bias 0.
+    For |weight| = 1 and bias 0; of the first output where there are several.
     ``kappa`` = mean|x| / spread. The coefficients are read off the
     bound at a row with kappa 1 and at one with kappa near 64, so they hold near those.
     """
