@@ -96,6 +96,15 @@ def _short_vjp(
     return dz, ar.sum_rows(dy * (z * rstd)), ar.sum_rows(dy)
 
 
+def _through_sum(
+    gradients: tuple[Value, Value, Value], dresidual_out: Value
+) -> tuple[Value, Value, Value, Value]:
+    """The norm's gradients at h = x + residual, carried to x and to the residual alike."""
+    dh, dweight, dbias = gradients
+    dx = dh + dresidual_out
+    return dx, dx, dweight, dbias
+
+
 def add_rms_norm_backward(
     ar: Arithmetic,
     x: Value,
@@ -106,9 +115,7 @@ def add_rms_norm_backward(
     dresidual_out: Value,
 ) -> tuple[Value, Value, Value, Value]:
     """dx = dresidual = (RMSNorm's dx at h = x + residual) + dresidual_out, dweight, dbias."""
-    dh, dweight, dbias = rms_norm_backward(ar, x + residual, weight, eps, dy)
-    dx = dh + dresidual_out
-    return dx, dx, dweight, dbias
+    return _through_sum(rms_norm_backward(ar, x + residual, weight, eps, dy), dresidual_out)
 
 
 def add_layer_norm_backward(
@@ -121,9 +128,7 @@ def add_layer_norm_backward(
     dresidual_out: Value,
 ) -> tuple[Value, Value, Value, Value]:
     """dx = dresidual = (LayerNorm's dx at h = x + residual) + dresidual_out, dweight, dbias."""
-    dh, dweight, dbias = layer_norm_backward(ar, x + residual, weight, eps, dy)
-    dx = dh + dresidual_out
-    return dx, dx, dweight, dbias
+    return _through_sum(layer_norm_backward(ar, x + residual, weight, eps, dy), dresidual_out)
 
 
 def dyt_backward(

@@ -98,10 +98,16 @@ def narrow_rms_norm(ar: Arithmetic, z: Value, weight: Value, bias: Value, eps: V
 
 
 def _centred_norm(
-    ar: Arithmetic, centred: Value, variance: Value, weight: Value, bias: Value, eps: Value
+    ar: Arithmetic,
+    centred: Value,
+    variance: Value,
+    weight: Value,
+    bias: Value,
+    eps: Value,
+    rstd: Rstd = rstd_eps_inside,
 ) -> Value:
     """weight * centred / sqrt(variance + eps) + bias: the tail that every LayerNorm shares."""
-    x_hat = ar.cast(centred * rstd_eps_inside(ar, variance, eps), "normalised")
+    x_hat = ar.cast(centred * rstd(ar, variance, eps), "normalised")
     return x_hat * weight + bias
 
 
@@ -118,8 +124,7 @@ def layer_norm(
     """weight * (x - mean x) / sqrt(mean((x - mean x)^2) + eps) + bias, in two passes."""
     centred = x - mean(ar, x)
     variance = ar.sum(ar.cast(centred * centred, "square")) / divisor(ar, x)
-    x_hat = ar.cast(centred * rstd(ar, variance, eps), "normalised")
-    return x_hat * weight + bias
+    return _centred_norm(ar, centred, variance, weight, bias, eps, rstd)
 
 
 def layer_norm_one_pass(ar: Arithmetic, x: Value, weight: Value, bias: Value, eps: Value) -> Value:

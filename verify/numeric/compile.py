@@ -172,13 +172,15 @@ class Writer:
             return Ball(repr(float(node.payload)), bits=max(abs(top).bit_length(), 1))
         if max(abs(top), bottom) >= 2**53:
             raise NotCompilableError(f"constant {node.payload} is too long")
-        return self._call(2, node, "div", [Ball(repr(float(top))), Ball(repr(float(bottom)))])
+        return self._call(
+            2, "div", str(node.number), [Ball(repr(float(top))), Ball(repr(float(bottom)))]
+        )
 
     def _operation(self, indent: int, node: Node, args: list[Ball], suffix: str = "") -> Ball:
-        return self._call(indent, node, node.op, args, suffix)
+        return self._call(indent, node.op, f"{node.number}{suffix}".replace("-", "m"), args)
 
-    def _call(self, indent: int, node: Node, op: str, args: list[Ball], suffix: str = "") -> Ball:
-        name = f"{node.number}{suffix}".replace("-", "m")
+    def _call(self, indent: int, op: str, name: str, args: list[Ball]) -> Ball:
+        """One operation on double-double balls, its result under ``name``."""
         self.put(indent, f"h{name}, l{name}, e{name} = {op}({', '.join(a.parts for a in args)})")
         return Ball(f"h{name}", f"l{name}", f"e{name}")
 
@@ -233,15 +235,11 @@ class Writer:
             self.put(indent, f"h{name} = {a.h} * {b.h}")
             return Ball(f"h{name}", bits=a.bits + b.bits)
         if self.tier == "full":
-            return self._operation_named(indent, "mul", name, [a, b])
+            return self._call(indent, "mul", name, [a, b])
         self.put(indent, f"h{name} = {a.h} * {b.h}")
         spread = self._product_radius(a, b)
         self.put(indent, f"e{name} = {spread}U * abs(h{name}) + ETA")
         return Ball(f"h{name}", None, f"e{name}")
-
-    def _operation_named(self, indent: int, op: str, name: str, args: list[Ball]) -> Ball:
-        self.put(indent, f"h{name}, l{name}, e{name} = {op}({', '.join(a.parts for a in args)})")
-        return Ball(f"h{name}", f"l{name}", f"e{name}")
 
     @staticmethod
     def _product_radius(a: Ball, b: Ball) -> str:
@@ -269,7 +267,7 @@ class Writer:
         name = f"{node.number}{suffix}"
         if node.op in ("add", "sub"):
             return self._filtered_sum(indent, name, "+" if node.op == "add" else "-", *args)
-        ball = self._operation_named(indent, node.op, name, args)
+        ball = self._call(indent, node.op, name, args)
         self.put(indent, f"e{name} += abs(l{name})")
         return Ball(ball.h, None, ball.e)
 
