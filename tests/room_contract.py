@@ -33,7 +33,7 @@ class OnlyContract(Contract):
     """Modules of `room` import each other, the standard library and what `may_import` names.
 
     Modules of `leave_out`, rooms within the room, have a row of their own: they are not checked by
-    this one, and the room does not import them.
+    this one, and the room imports them only where `may_import` names them.
     """
 
     type_name = "only"
@@ -62,6 +62,7 @@ class OnlyContract(Contract):
             if not inside(importer, [self.room]) or inside(importer, others):
                 continue
             for imported in graph.find_modules_directly_imported_by(importer):
-                if inside(imported, others) or not inside(imported, allowed):
+                left_out = inside(imported, others) and not inside(imported, self.may_import)
+                if left_out or not inside(imported, allowed):
                     details = graph.get_import_details(importer=importer, imported=imported)
                     yield importer, details[0]["line_number"], imported

@@ -21,6 +21,8 @@ PLANTED = {
     "verify.finding": "verify.formats",
     "verify.norms": "verify.numeric",
     "verify.symbolic": "verify.numeric",
+    "verify.symbolic.checkers": "verify.symbolic.trusted",
+    "verify.symbolic.network": "verify.symbolic.trusted",
     "verify.numeric": "torch",
     "verify.numeric.strategies": "torch",
     "verify.kernels": "verify.numeric",
