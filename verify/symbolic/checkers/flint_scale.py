@@ -1,10 +1,11 @@
 """The scale of a radicand, as a formula in the dimensions: what makes sqrt(4 v) and sqrt(v) meet.
 
 A radicand v is divided by V, its value where every symbol is a constant array (or the first unit
-array) and every positive symbol is 1. Two radicands that differ by a positive factor c(n) give
-the same quotient, and sqrt(v) = sqrt(V) sqrt(v / V) wherever V > 0. V is computed as a rational
-function of the dimensions, never at one dimension: sqrt(n) at n = 4 is not replaced by 2,
-because that is a fact about 4 and the proof is about every n (see the module on the cutoff).
+array), some of them 0, and every positive symbol is 1. Two radicands that differ by a positive
+factor c(n) give the same quotient, and sqrt(v) = sqrt(V) sqrt(v / V) wherever V > 0. V is
+computed as a rational function of the dimensions, never at one dimension: sqrt(n) at n = 4 is
+not replaced by 2, because that is a fact about 4 and the proof is about every n (see the module
+on the cutoff).
 
 At such a point the value of a term depends on each index only through "is it the first", so
 sum over i of f(i) = f(first) + (n - 1) f(other) is exact for every n.
@@ -12,7 +13,8 @@ sum over i of f(i) = f(first) + (n - 1) f(other) is exact for every n.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -26,8 +28,22 @@ Formula: TypeAlias = tuple[tuple[tuple[Any, ...], Any, int], ...]
 ARITHMETIC = ("num", "dim", "add", "mul", "div", "sum")
 
 FIRST, OTHER = 0, 1
-# (value at the first index, value elsewhere): zero, the first unit array, all ones.
-POINTS = ((0, 0), (1, 0), (1, 1))
+
+
+@dataclass(frozen=True)
+class Point:
+    """The value of symbols at the first index and elsewhere; 0 for all but ``only``, if given."""
+
+    first: int
+    other: int
+    only: str = ""
+
+    def value(self, name: str, *, is_first: bool) -> int:
+        """The value of an element."""
+        return 0 if self.only not in ("", name) else self.first if is_first else self.other
+
+
+ZERO = Point(0, 0)
 
 
 class NoScaleError(ArithmeticError):
@@ -49,11 +65,17 @@ class Scales:
     def of(self, radicand: int) -> Formula:
         """(key, polynomial or prime, exponent): V as a product, empty where none is known > 0."""
         if radicand not in self._found:
-            tries = (self._product(radicand, point) for point in POINTS)
+            tries = (self._product(radicand, point) for point in self._points())
             self._found[radicand] = next((found for found in tries if found is not None), ())
         return self._found[radicand]
 
-    def _product(self, radicand: int, point: tuple[int, int]) -> Any:
+    def _points(self) -> Iterator[Point]:
+        """Zero first; where that divides by 0, one symbol is not 0: x and its reflection agree."""
+        yield ZERO
+        yield from (Point(1, 0, only=name) for name in sorted(self.problem.symbols))
+        yield from (Point(1, 0), Point(1, 1))
+
+    def _product(self, radicand: int, point: Point) -> Any:
         try:
             uses = self.problem.table.uses[radicand]
             above, below = _Reading(self, point).value(radicand, dict.fromkeys(uses, FIRST))
@@ -74,7 +96,7 @@ class Scales:
         if any(self.problem.table.nodes[s][0] not in ARITHMETIC for s in reached):
             return None
         try:
-            above, below = _Reading(self, POINTS[0]).value(t, {})
+            above, below = _Reading(self, ZERO).value(t, {})
         except NoScaleError:
             return None
         return self._factors(above, below)[1]
@@ -127,7 +149,7 @@ def _primes(value: Fraction) -> list[tuple[tuple[Any, ...], Any, int]]:
 class _Reading:
     """Terms at one point, as pairs (numerator, denominator) of polynomials in the dimensions."""
 
-    def __init__(self, scales: Scales, point: tuple[int, int]) -> None:
+    def __init__(self, scales: Scales, point: Point) -> None:
         self.scales, self.point = scales, point
         self.table = scales.problem.table
         self._known: dict[Any, Any] = {}
@@ -152,9 +174,10 @@ class _Reading:
                 return self.scales.gens[n], one
             case ("sym", name):
                 positive = name in self.scales.problem.positive
-                return constant(1 if positive else self.point[FIRST]), one
-            case ("at", _, indices):
-                return constant(self.point[max(env[k] for k in indices)]), one
+                return constant(1 if positive else self.point.value(name, is_first=True)), one
+            case ("at", name, indices):
+                is_first = all(env[k] == FIRST for k in indices)
+                return constant(self.point.value(name, is_first=is_first)), one
             case ("sum", n, body):
                 first, other = (self.value(body, _pushed(env, c)) for c in (FIRST, OTHER))
                 return _added(first, _times((self.scales.gens[n] - 1, one), other))
