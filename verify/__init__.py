@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from verify.numeric import allowed as allowed
     from verify.numeric import bound as bound
     from verify.numeric import reference as reference
+    from verify.symbolic.prove import Proof as Proof
+    from verify.symbolic.prove import prove as prove
+    from verify.symbolic.theorem import Theorem as Theorem
+    from verify.symbolic.theorem import theorem_named as theorem_named
+    from verify.symbolic.theorem import theorem_names as theorem_names
 
 __version__ = "0.1.0"
 
@@ -33,14 +38,19 @@ _MODULE_OF = {
     "Finding": "verify.finding",
     "Format": "verify.formats",
     "Formula": "verify.formula",
+    "Proof": "verify.symbolic.prove",
+    "Theorem": "verify.symbolic.theorem",
     "Verdict": "verify.finding",
     "Witness": "verify.finding",
     "allowed": "verify.numeric",
     "bound": "verify.numeric",
     "format_named": "verify.formats",
     "formula_named": "verify.norms",
+    "prove": "verify.symbolic.prove",
     "reference": "verify.numeric",
     "round_to": "verify.formats",
+    "theorem_named": "verify.symbolic.theorem",
+    "theorem_names": "verify.symbolic.theorem",
 }
 
 __all__ = ["__version__", *_MODULE_OF]  # noqa: PLE0604 - keys of a dict of strings

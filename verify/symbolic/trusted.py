@@ -1,13 +1,9 @@
 """The kernel of trust: terms, their normal form for every width, and when a proof is accepted.
 
 What `verify prove` calls *proved* rests on this file and on `sympy.polys`, and on nothing else.
-An equation is claimed wherever both sides are defined: all dimensions, real values and free
-indices without a division by zero, radicands > 0. A normal form is a polynomial over Q in
-dimensions, symbols, free elements, roots, inverses, values of functions, and contractions: sums of
-products over bound indices, as sum_i x_i^2 w_i or sum_ik u_i A_ik a_k. It is sound for every
-dimension: a sum is linear and a factor without its index leaves it; bound indices may be renamed;
-sqrt(v)^2 = v, sqrt(s v) = sqrt(s) sqrt(v) for s > 0, p (1/p) = 1; equal arguments, equal values.
-Two terms are equal if their difference, inverses cleared, is 0; docs/proofs.md: all else is false.
+An equation is claimed where both sides are defined: all dimensions, real values and free indices
+without a division by zero, radicands > 0. Equal are terms whose difference has the normal form 0: a
+polynomial over Q in dimensions, symbols, elements, roots, inverses, functions and contractions.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, partial, reduce
-from itertools import pairwise, permutations
+from itertools import permutations
 from math import isqrt, prod
 from typing import Any, ClassVar, TypeAlias
 
@@ -89,41 +85,32 @@ def slope(value: Term) -> Term:
 @cache
 def mentions(t: Term, symbol: str) -> bool:
     """Whether the symbol occurs in the term."""
+    t = diff(t.args[0], *t.data) if t.op == "diff" else t
     name = t.data if t.op == "sym" else t.data[0] if t.op == "at" else None
-    if t.op == "diff":
-        return mentions(diff(t.args[0], *t.data), symbol)
     return name == symbol or any(mentions(a, symbol) for a in t.args)
 
 
-# A generator is (kind, label, levels), of kind dim, sym, at, fun, root or inv, or ("con", dims,
-# generators), a sum of a product. Levels count binders from the outside, so that a generator means
-# the same at every depth; the bound indices of a contraction are -1, -2, ...
-Generator: TypeAlias = tuple[Any, ...]
-
-
-def levels_of(key: Generator) -> set[int]:
-    """The levels of the enclosing binders on which a generator depends."""
-    if key[0] == "con":
-        return {k for atom in key[2] for k in atom[2] if k >= 0}
-    return set(key[2])
+# A generator is (kind, label, levels), of kind dim, sym, at, fun, root, inv or con: a contraction,
+# labelled (dimensions, generators). Levels count binders from the outside, so that it means the
+# same at every depth; the bound indices of a contraction are -1, -2, ...
+Generator: TypeAlias = tuple[Any, Any, tuple[int, ...]]
 
 
 def renamed(key: Generator, levels: Mapping[int, int]) -> Generator:
     """The generator with its levels renamed."""
     if key[0] == "con":
-        return canonical(key[1], [renamed(atom, levels) for atom in key[2]])
+        return canonical(key[1][0], [renamed(atom, levels) for atom in key[1][1]])
     return (key[0], key[1], tuple(levels.get(k, k) for k in key[2]))
 
 
 def canonical(dims: Sequence[str], atoms: Sequence[Generator]) -> Generator:
     """The least of all ways to number the bound indices -1, -2, ... of a contraction."""
-
-    def numbered(order: tuple[int, ...]) -> Generator:
+    labels = list[Any]()
+    for order in permutations(range(len(dims))):
         names = {-1 - old: -1 - new for new, old in enumerate(order)}
         product = tuple(sorted(renamed(atom, names) for atom in atoms))
-        return ("con", tuple(dims[k] for k in order), product)
-
-    return min(map(numbered, permutations(range(len(dims)))))
+        labels.append((tuple(dims[k] for k in order), product))
+    return ("con", min(labels), tuple(sorted({k for atom in atoms for k in atom[2] if k >= 0})))
 
 
 @dataclass(frozen=True)
@@ -142,13 +129,16 @@ class Algebra:
     setting: Setting
     ring: PolyRing
     position: dict[Generator, int] = field(default_factory=dict)
-    seen: dict[tuple[Term, tuple[str, ...]], PolyElement] = field(default_factory=dict)
+    seen: dict[tuple[Term, tuple[Any, ...]], PolyElement] = field(default_factory=dict)
     bodies: list[PolyElement] = field(default_factory=list)  # v of sqrt(v), p of 1/p
     functions: list[tuple[Any, list[PolyElement]]] = field(default_factory=list)
 
     def gen(self, key: Generator) -> PolyElement:
         """The polynomial that is one generator."""
-        return self.ring.gens[self.position.setdefault(key, len(self.position))]
+        place = self.position.setdefault(key, len(self.position))
+        if place == self.ring.ngens:
+            raise OutsideLanguageError(f"more than {place} generators: give rejections() more")
+        return self.ring.gens[place]
 
     def monomials(self, poly: PolyElement) -> Iterator[tuple[Any, list[tuple[Generator, int]]]]:
         """The coefficient and the (generator, exponent) pairs of each monomial."""
@@ -175,9 +165,8 @@ class Algebra:
 
     def named(self, kind: str, poly: PolyElement) -> PolyElement:
         """The generator that stands for the root or the inverse of ``poly``."""
-        if poly not in self.bodies:
-            self.bodies.append(poly)
-        levels = {k for key in self.keys(poly) for k in levels_of(key)}
+        self.bodies += [poly] if poly not in self.bodies else []
+        levels = {k for key in self.keys(poly) for k in key[2]}
         return self.gen((kind, self.bodies.index(poly), tuple(sorted(levels))))
 
     def reduced(self, poly: PolyElement) -> PolyElement:
@@ -192,31 +181,29 @@ class Algebra:
 
     def cleared(self, poly: PolyElement) -> tuple[PolyElement, dict[PolyElement, int]]:
         """(num, powers) with poly = num / prod(p^k): no inverse is left in num."""
-        most: dict[Generator, int] = {}
-        for _, mono in self.monomials(poly):
-            most |= {k: max(e, most.get(k, 0)) for k, e in mono if k[0] == "inv"}
+        powers = [(k, e) for _, mono in self.monomials(poly) for k, e in mono if k[0] == "inv"]
+        most = {k: max(e for other, e in powers if other == k) for k, _ in powers}
         body, num = {key: self.bodies[key[1]] for key in most}, self.ring(0)
         for c, mono in self.monomials(poly):
             rest = [(self.gen(k), e) for k, e in mono if k[0] != "inv"]
-            num += self.product(
-                c, [*rest, *((body[k], most[k] - dict(mono).get(k, 0)) for k in most)]
-            )
-        num, powers = self.reduced(num), dict[PolyElement, int]()
+            over = [(body[k], most[k] - dict(mono).get(k, 0)) for k in most]
+            num += self.product(c, [*rest, *over])
+        num, left = self.reduced(num), dict[PolyElement, int]()
         for key, power in most.items():
             k, p = power, body[key]
             while num and k and not num.rem(p):
                 num, k = num.exquo(p), k - 1
-            powers |= {p: k} if k else {}
-        return num, powers
+            left |= {p: k} if k else {}
+        return num, left
 
     def factors(self, poly: PolyElement) -> tuple[Any, dict[PolyElement, int]]:
-        """poly = content prod(f^e) over generators, n + 1, denominators met so far, and a rest."""
+        """poly = content prod(f^e) over generators, denominators met so far, and a rest."""
         rest, powers = poly.monic(), dict[PolyElement, int]()
         met = [self.bodies[key[1]] for key in list(self.position) if key[0] == "inv"]
         for f in [*map(self.gen, self.keys(poly)), *met]:
             while not rest.is_ground and not rest.rem(f):
                 rest, powers[f] = rest.exquo(f), powers.get(f, 0) + 1
-        return poly.LC, powers if rest.is_ground else powers | {rest: 1}
+        return (poly.LC * rest.LC, powers) if rest.is_ground else (poly.LC, powers | {rest: 1})
 
     def inverse(self, a: PolyElement) -> PolyElement:
         """1/a, where a = roots rest / prod(p^k) and no root is left in rest."""
@@ -248,27 +235,22 @@ class Algebra:
 
     def is_positive(self, poly: PolyElement) -> bool:
         """Not negative by its shape, hence positive: a factor of a denominator is not zero."""
-        good = {
-            k for k in self.keys(poly) if k[0] in ("dim", "root") or k[1] in self.setting.positive
-        }
-        good |= {
-            k
-            for k in self.keys(poly)
-            if k[0] == "con" and all(k[2].count(a) % 2 == 0 for a in k[2])
-        }
+        known: set[Generator] = {("sym", name, ()) for name in self.setting.positive}
+        for key in self.keys(poly):
+            squares = key[0] == "con" and all(key[1][1].count(a) % 2 == 0 for a in key[1][1])
+            known |= {key} if squares or key[0] in ("dim", "root") else set()
         monomials = self.monomials(poly)
-        return all(c > 0 and all(e % 2 == 0 or k in good for k, e in m) for c, m in monomials)
+        return all(c > 0 and all(e % 2 == 0 or k in known for k, e in m) for c, m in monomials)
 
-    def sum(self, dim: str, body: PolyElement, level: int) -> PolyElement:
-        """The sum over the index at ``level``."""
-        if any(k[0] in ("root", "inv") and level in levels_of(k) for k in self.keys(body)):
-            raise OutsideLanguageError(
-                f"a norm inside a sum: a root or quotient varies along {dim}"
-            )
+    def sum(self, dim: str, term: Term, scope: tuple[Any, ...]) -> PolyElement:
+        """The sum of a term over one more index, at the level ``len(scope)``."""
+        body, level = self.nf(term, (*scope, dim)), len(scope)
+        if any(k[0] in ("root", "inv") and level in k[2] for k in self.keys(body)):
+            raise OutsideLanguageError(f"a norm inside a sum: a root or quotient along {dim}")
         total = self.ring(0)
         for c, mono in self.monomials(body):
-            bound = [(key, e) for key, e in mono if level in levels_of(key)]
-            free = [(self.gen(key), e) for key, e in mono if level not in levels_of(key)]
+            bound = [(key, e) for key, e in mono if level in key[2]]
+            free = [(self.gen(key), e) for key, e in mono if level not in key[2]]
             key = self.contraction(dim, bound, level) if bound else ("dim", dim, ())
             total += self.product(c, [(self.gen(key), 1), *free])
         return total
@@ -277,31 +259,29 @@ class Algebra:
         """The sum of a product; contractions in it are opened, each power with its own indices."""
         dims, atoms = [dim], list[Generator]()
         for key in (key for key, e in bound for _ in range(e)):
-            inner, parts = key[1:] if key[0] == "con" else ((), (key,))
+            inner, parts = key[1] if key[0] == "con" else ((), (key,))
             fresh = {-1 - n: -1 - n - len(dims) for n in range(len(inner))} | {level: -1}
             atoms += [renamed(atom, fresh) for atom in parts]
             dims += inner
         return canonical(dims, atoms)
 
-    def function(self, t: Term, scope: tuple[str, ...]) -> PolyElement:
+    def function(self, t: Term, scope: tuple[Any, ...]) -> PolyElement:
         """f(arguments) as a generator, the same for equal arguments, at other levels too."""
-        inner = [arg.data if arg.op == "lam" else () for arg in t.args]
-        bodies = [arg.args[0] if arg.op == "lam" else arg for arg in t.args]
-        values = list(map(self.nf, bodies, [scope + dims for dims in inner]))
-        used = {k for v in values for key in self.keys(v) for k in levels_of(key)}
-        levels = sorted(k for k in used if k < len(scope))
-        own = range(len(scope), len(scope) + max(map(len, inner), default=0))
+        arrays = [a if a.op == "lam" else Term.make("lam", a, data=()) for a in t.args]
+        values = [self.nf(a.args[0], scope + a.data) for a in arrays]
+        levels = sorted({k for v in values for g in self.keys(v) for k in g[2] if k < len(scope)})
+        own = range(len(scope), len(scope) + max((len(a.data) for a in arrays), default=0))
         plain = [self.moved(v, {k: n for n, k in enumerate([*levels, *own])}) for v in values]
         indices = self.levels(t.data[1], scope)
-        mark = (t.data[0], tuple(inner), tuple(scope[k] for k in (*indices, *levels)), len(indices))
+        shape = [[a.data for a in arrays], len(indices), [scope[k] for k in (*indices, *levels)]]
         for label, (other, arguments) in enumerate(self.functions):
-            differences = map(PolyElement.__sub__, plain, arguments)
-            if mark == other and not any(self.cleared(d)[0] for d in differences):
+            gaps = map(PolyElement.__sub__, plain, arguments)
+            if [t.data[0], shape] == other and not any(self.cleared(gap)[0] for gap in gaps):
                 return self.gen(("fun", label, (*levels, *indices)))
-        self.functions.append((mark, plain))
+        self.functions.append(([t.data[0], shape], plain))
         return self.gen(("fun", len(self.functions) - 1, (*levels, *indices)))
 
-    def levels(self, indices: Sequence[int], scope: tuple[str, ...], name: str = "") -> Any:
+    def levels(self, indices: Sequence[int], scope: tuple[Any, ...], name: str = "") -> Any:
         """The levels of de Bruijn indices; those of a symbol range over its dimensions."""
         levels = tuple(len(scope) - 1 - k for k in indices)
         dims = tuple(scope[k] for k in levels if 0 <= k < len(scope))
@@ -309,7 +289,7 @@ class Algebra:
             raise OutsideLanguageError(f"indices {list(indices)} of '{name}' do not fit its shape")
         return levels
 
-    def nf(self, t: Term, scope: tuple[str, ...]) -> PolyElement:
+    def nf(self, t: Term, scope: tuple[Any, ...]) -> PolyElement:
         """The normal form of a term under binders over the dimensions ``scope``."""
         if (t, scope) in self.seen:
             return self.seen[t, scope]
@@ -323,21 +303,57 @@ class Algebra:
             "mul": lambda: self.reduced(at[0]() * at[1]()),
             "div": lambda: self.reduced(at[0]() * self.inverse(at[1]())),
             "sqrt": lambda: self.root(at[0]()),
-            "sum": lambda: self.sum(what, self.nf(t.args[0], (*scope, what)), len(scope)),
+            "sum": lambda: self.sum(what, t.args[0], scope),
             "fun": lambda: self.function(t, scope),
             "diff": lambda: self.nf(diff(t.args[0], *what), scope),
         }
         if t.op not in rules or (t.op in ("dim", "sum") and what not in self.setting.dims):
-            known = "numbers, + * /, roots, sums over a declared index, functions known by name"
-            raise OutsideLanguageError(f"'{t.op}' of {what!r} is outside the language: {known}")
+            raise OutsideLanguageError(f"'{t.op}' of {what!r} is outside the language")
         return self.seen.setdefault((t, scope), rules[t.op]())
+
+
+@dataclass
+class Case(Algebra):
+    """The rational numbers at a witness: a scope consists of (dimension, value of the index)."""
+
+    witness: Any = None
+
+    def scope(self, free: Sequence[str]) -> tuple[Any, ...]:
+        """The free indices at the witness; raises OutsideLanguageError if there is no such case."""
+        dims, index = self.witness["dims"], self.witness["index"]
+        inside = [0 <= k < dims.get(n, 0) for n, k in zip(free, index, strict=True)]
+        if not all(inside + [dims.get(n, 0) >= least for n, least in self.setting.dims.items()]):
+            raise OutsideLanguageError(f"the statement has no case {dict(dims)} with index {index}")
+        return tuple(zip(free, index, strict=True))
+
+    def gen(self, key: Generator) -> PolyElement:
+        """A dimension, a symbol or an element, as a number; nothing else has to have a value."""
+        kind, name, index = key
+        if kind not in ("dim", "sym", "at"):
+            raise OutsideLanguageError(f"'{kind}' without a rational value at the witness")
+        table = self.witness["dims" if kind == "dim" else "values"]
+        value = Fraction(reduce(lambda value, k: value[k], index, table[name]))
+        if name in self.setting.positive and value <= 0:
+            raise OutsideLanguageError(f"the witness has {name} = {value}")
+        return self.ring(QQ(value.numerator, value.denominator))
+
+    def function(self, t: Term, scope: tuple[Any, ...]) -> PolyElement:
+        """Functions have no values."""
+        raise OutsideLanguageError(f"'{t.data[0]}' has no rational value at the witness")
+
+    def levels(self, indices: Sequence[int], scope: tuple[Any, ...], name: str = "") -> Any:
+        """The values of the indices."""
+        return tuple(scope[k][1] for k in super().levels(indices, tuple(d for d, _ in scope), name))
+
+    def sum(self, dim: str, term: Term, scope: tuple[Any, ...]) -> PolyElement:
+        """The sum, written out."""
+        parts = (self.nf(term, (*scope, (dim, k))) for k in range(self.witness["dims"][dim]))
+        return sum(parts, self.ring(0))
 
 
 @dataclass(frozen=True)
 class Claim:
-    """*equal*: all steps are equal; *at_least*: and >= 0 by the last one's shape; *differ*: not
-    equal at the witness (dims, values, index).
-    """
+    """*equal*: each step equals the first; *at_least*: that is >= 0; *differ*: at the witness."""
 
     kind: str
     name: str
@@ -346,55 +362,39 @@ class Claim:
     witness: Any = None
 
 
-def rejections(claim: Claim, setting: Setting, capacity: int = 16) -> list[tuple[str, str]]:
+def rejections(claim: Claim, setting: Setting, capacity: int = 64) -> list[tuple[str, str]]:
     """(step, reason) for each step that is not accepted: a proof is accepted if there is none."""
-    steps, free = claim.steps, claim.free
+    steps, terms = claim.steps, [t for _, t in claim.steps]
     if claim.kind not in ("equal", "at_least", "differ") or len(steps) < 2:
         return [(claim.name, f"'{claim.kind}' with {len(steps)} steps is no claim")]
+    ring, scope = PolyRing([f"g{k}" for k in range(capacity)], QQ), claim.free
+    algebra = Algebra(setting, ring)
     if claim.kind == "differ":
-        steps, free = tuple((s, at_witness(t, setting, claim.witness)) for s, t in steps), ()
-    algebra = Algebra(setting, PolyRing([f"g{k}" for k in range(capacity)], QQ))
-    try:
-        forms = [algebra.nf(t, free) for _, t in steps]
-        equal = [not algebra.cleared(b - a)[0] for a, b in pairwise(forms)]
-    except IndexError:
-        if len(algebra.position) <= capacity:
-            raise  # no lack of generators
-        return rejections(claim, setting, 2 * capacity)
+        algebra = case = Case(setting, ring, witness=claim.witness)
+        scope = case.scope(claim.free)
+    forms = [algebra.nf(t, scope) for t in terms]
+    unequal = [steps[k][0] for k, f in enumerate(forms) if algebra.cleared(f - forms[0])[0]]
     if claim.kind == "differ":
-        differ = all(form.is_ground for form in forms) and not equal[0]
-        return [] if differ else [(steps[1][0], f"no two different rationals: {forms}")]
-    unequal = [name for (name, _), same in zip(steps[1:], equal, strict=True) if not same]
-    found = [(name, "the normal forms differ") for name in unequal]
-    if claim.kind == "at_least" and not is_square_like(steps[-1][1], setting):
-        found.append((steps[-1][0], "no sum of products of squares and of positive quantities"))
+        return [] if unequal else [(steps[1][0], f"both sides are {forms[0]}")]
+    found = [(step, "its normal form is not that of the first step") for step in unequal]
+    if claim.kind == "at_least":
+        doubts = [t for t in needed(terms[-1]) - needed(terms[0]) if sign(t, setting) < 2]
+        if doubts or not sign(terms[-1], setting):
+            found.append((steps[-1][0], "no sum of squares, or undefined where the first is not"))
     return found
 
 
-def is_square_like(t: Term, setting: Setting) -> bool:
-    """Whether a term is >= 0 by its shape."""
+@cache
+def needed(t: Term) -> frozenset[Term]:
+    """The divisors and radicands of a term: it is defined where those are not 0, these > 0."""
+    return frozenset(t.args[-1:] if t.op in ("div", "sqrt") else ()).union(*map(needed, t.args))
+
+
+def sign(t: Term, setting: Setting) -> int:
+    """2 if a term is > 0 by its shape, wherever it is defined; 1 if it is >= 0; else 0."""
+    parts = [sign(a, setting) for a in t.args]
     if t.op in ("num", "sym"):
-        return t.data >= 0 if t.op == "num" else t.data in setting.positive
-    square = t.op == "mul" and t.args[0] is t.args[1]
-    parts = t.op in ("add", "mul", "div", "sum") and all(is_square_like(a, setting) for a in t.args)
-    return square or parts or t.op in ("dim", "sqrt")
-
-
-def at_witness(t: Term, setting: Setting, witness: Any, index: Any = None) -> Term:
-    """The term with numbers for its symbols and dimensions, and with its sums written out."""
-    index, dims, values = index or tuple(witness["index"]), witness["dims"], witness["values"]
-    down = partial(at_witness, setting=setting, witness=witness)
-    if t.op == "diff":
-        return down(diff(t.args[0], *t.data), index=index)
-    if t.op == "sum":
-        return reduce(
-            add, (down(t.args[0], index=(*index, k)) for k in range(dims[t.data])), num(0)
-        )
-    if t.op not in ("dim", "sym", "at"):
-        return Term.make(t.op, *(down(a, index=index) for a in t.args), data=t.data)
-    name, indices = t.data if t.op == "at" else (t.data, ())
-    table = dims if t.op == "dim" else values
-    value = reduce(lambda x, k: x[index[-1 - k]], indices, table[name])
-    if value < setting.dims.get(name, value) or (name in setting.positive and value <= 0):
-        raise OutsideLanguageError(f"the witness has {name} = {value}")
-    return num(value)
+        return (t.data > 0) + (t.data >= 0) if t.op == "num" else 2 * (t.data in setting.positive)
+    joined = max if t.op == "add" and min(parts) else min
+    whole = joined(parts) if t.op in ("add", "mul", "div", "sum") else 0
+    return 2 if t.op in ("dim", "sqrt") else max(whole, t.op == "mul" and t.args[0] is t.args[1])

@@ -105,7 +105,7 @@ def test_each_step_is_answered_and_the_wrong_one_is_named() -> None:
     made = one_i(LN, affine(rms(centred(X))("i")), affine(rms(X)("i")), affine(rms(X)("i")))
     answers = CHECKER.check(made)
     assert [a.step for a in answers] == ["step 1", "step 2", "step 3"]
-    assert [a.verdict for a in answers] == [Verdict.PROVED, Verdict.REFUTED, Verdict.PROVED]
+    assert [a.verdict for a in answers] == [Verdict.PROVED, Verdict.REFUTED, Verdict.REFUTED]
 
 
 SQUARES = total("i", centred(X)("i") * centred(X)("i")) / (N * N)

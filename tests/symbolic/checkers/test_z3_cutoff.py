@@ -65,11 +65,11 @@ def test_wrong_siblings_are_refuted_with_dims_and_values(
     assert "differ at" in found.reason
 
 
-def test_each_step_is_compared_with_the_one_before() -> None:
+def test_each_step_is_compared_with_the_first() -> None:
     steps = (mean(x) * dim(), total(x), total(x) + 1, 1 + total(x))
     enough = ([{"n": 3}], True)
     verdicts = [a.verdict for a in check(certificate(*steps), lambda *_: enough)]
-    assert verdicts == [Verdict.PROVED, Verdict.REFUTED, Verdict.PROVED]
+    assert verdicts == [Verdict.PROVED, Verdict.REFUTED, Verdict.REFUTED]
 
 
 # --- dimensions ----------------------------------------------------------------------------------

@@ -49,11 +49,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from hashlib import sha256
-from itertools import pairwise
 
 from verify.finding import Verdict
 from verify.symbolic.checkers.answer import Answer, Certificate, CertificateError, Checker
@@ -130,7 +129,7 @@ class Trial:
         return fitting(FIRST_POINT), fitting(SECOND_POINT)
 
     def agreements(self, claim: Claim, sizes: Mapping[str, int]) -> list[bool] | None:
-        """Whether each step equals the one before it mod p; None if no draw is accepted."""
+        """Whether each step equals the first mod p; None if no draw is accepted."""
         terms = [term for _, term in claim.steps]
         below = self.theorem.below(terms)
         roots = [
@@ -148,13 +147,14 @@ class Trial:
             except UndefinedPointError:
                 continue
             self.evaluators[seed] = at
-            return [_same(at, a, b) for a, b in pairwise(rows)]
+            return [_same(at, rows[0], row) for row in rows[1:]]
         return None
 
     def bounds(self, claim: Claim, sizes: Mapping[str, int]) -> list[tuple[int, float]]:
         """For each step, 2^k D and log2 of the probability that it passes a point though false."""
         result = []
-        for (_, left), (_, right) in pairwise(claim.steps):
+        (_, left), *others = claim.steps
+        for _, right in others:
             degrees = Degrees(self.theorem, sizes)
             at = Evaluator(self.theorem, degrees)
             rows = [at.plain(term, claim.free) for term in (left, right)]
@@ -181,8 +181,8 @@ class Trial:
                 if rows := self.real_rows(claim, point):
                     defined += 1
                     at, where, values = rows
-                    for i, (a, b) in enumerate(pairwise(values)):
-                        found[i] = found[i] or _difference(at, where, a, b)
+                    for i, value in enumerate(values[1:]):
+                        found[i] = found[i] or _difference(at, where, values[0], value)
         return defined, found
 
     def real_rows(self, claim: Claim, point: int) -> tuple[Evaluator, str, list[Row]] | None:
@@ -268,7 +268,7 @@ def check(certificate: Certificate) -> list[Answer]:
 def _answers(trial: Trial, claim: Claim) -> list[Answer]:
     if claim.kind == "differ":
         return [at_witness(trial.theorem, claim)]
-    answers = _equalities(trial, claim)
+    answers = [answer for pair in _pairs(claim) for answer in _equalities(trial, pair)]
     if claim.kind == "at_least":
         name, last = claim.steps[-1]
         if not is_non_negative(trial.theorem, last):
@@ -279,6 +279,11 @@ def _answers(trial: Trial, claim: Claim) -> list[Answer]:
         elif not answers:
             answers = [Answer(claim.name, name, Verdict.PROVED, ">= 0 from its shape")]
     return answers
+
+
+def _pairs(claim: Claim) -> list[Claim]:
+    """The first step with each other one: what a third step divides by is nothing to them."""
+    return [replace(claim, steps=(claim.steps[0], other)) for other in claim.steps[1:]]
 
 
 def _equalities(trial: Trial, claim: Claim) -> list[Answer]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from verify.finding import Verdict
@@ -65,7 +65,7 @@ class _Row:
 
 
 def check(certificate: Certificate) -> Sequence[Answer]:
-    """One answer for each step after the first (is it equal to the step before?), in order.
+    """One answer for each step after the first (is it equal to the first?), in order.
 
     An "at_least" claim has one more, for the sign of its last term; a "differ" claim has one.
 
@@ -81,7 +81,8 @@ def check(certificate: Certificate) -> Sequence[Answer]:
         if claim.kind == "differ":
             answers.append(_differ(problem, claim))
             continue
-        answers += _Steps(problem, scales, claim).answers()
+        for pair in _pairs(claim):
+            answers += _Steps(problem, scales, pair).answers()
         if claim.kind == "at_least":
             answers.append(at_least_zero(problem, claim))
     return answers
@@ -101,11 +102,19 @@ def demanded(certificate: Certificate, claim: int) -> list[dict[str, int]]:
     found = problem.claims[claim]
     if found.kind == "differ":
         return []
-    steps = _Steps(problem, Scales(problem), found)
-    if any(answer.verdict is not Verdict.PROVED for answer in steps.answers()):
-        return []
-    points = (point for cutoff in steps.cutoffs for point in cutoff.grid())
+    scales, points = Scales(problem), []
+    for pair in _pairs(found):
+        steps = _Steps(problem, scales, pair)
+        if any(answer.verdict is not Verdict.PROVED for answer in steps.answers()):
+            return []
+        points += [point for cutoff in steps.cutoffs for point in cutoff.grid()]
     return list({tuple(point.items()): point for point in points}.values())
+
+
+def _pairs(claim: Claim) -> list[Claim]:
+    """The first step with each other one, apart: a root of a third would narrow their domain."""
+    first, *others = claim.steps
+    return [replace(claim, steps=(first, other)) for other in others]
 
 
 class _Steps:
@@ -219,19 +228,19 @@ class _Steps:
         return self._rows[key]
 
     def _is_zero(self, row: _Row, place: int) -> bool:
-        return row.evaluation.field.same(row.values[place - 1], row.values[place])
+        return row.evaluation.field.same(row.values[0], row.values[place])
 
     def _refuted(self, place: int, pattern: tuple[int, ...], dims: Mapping[str, int]) -> str:
         """Where the step fails at these dimensions, or the empty string."""
         row = self._row(pattern, dims)
         if isinstance(row, str) or self._is_zero(row, place):
             return ""
-        seen = apart(row.evaluation.field, row.values[place - 1], row.values[place])
+        seen = apart(row.evaluation.field, row.values[0], row.values[place])
         return seen and f"at {self._at(dims, pattern)}, {seen}"
 
     def _unseen(self, row: _Row, place: int) -> str:
         field = row.evaluation.field
-        size = field.size(field.add(row.values[place - 1], field.negative(row.values[place])))
+        size = field.size(field.add(row.values[0], field.negative(row.values[place])))
         return (
             f"at {self._at(row.dims)} the difference is not the zero polynomial ({size} terms), "
             "and no point was found at which it is proved not to vanish"
@@ -272,7 +281,7 @@ class _Steps:
         width = self._width(place, pattern)
         try:
             counts = {n: len(values) for n, values in free.items()}
-            demand.equal(self.terms[place - 1], self.terms[place], env, counts)
+            demand.equal(self.terms[0], self.terms[place], env, counts)
             for a, b in merged:
                 demand.same_call(a, b)
         except NoCutoffError as error:
@@ -284,7 +293,7 @@ class _Steps:
 
     def _width(self, place: int, pattern: tuple[int, ...]) -> int:
         """So many values of indices show every way in which two calls of functions can meet."""
-        reached = self.table.reachable(self.terms[place - 1 : place + 1])
+        reached = self.table.reachable([self.terms[0], self.terms[place]])
         calls = [t for t in reached if self.table.nodes[t][0] == "fun"]
         widest = max((len(self.table.uses[t]) for t in calls), default=0)
         return 2 * widest + len(set(pattern)) if calls else 1
@@ -294,7 +303,7 @@ class _Steps:
     ) -> tuple[tuple[Instance, Instance], ...]:
         """Calls of functions that are one atom because their arguments are equal."""
         width = self._width(place, pattern)
-        reached = self.table.reachable(self.terms[place - 1 : place + 1])
+        reached = self.table.reachable([self.terms[0], self.terms[place]])
         first: dict[int, Instance] = {}
         pairs = []
         for call in sorted(row.evaluation.calls, key=str):

@@ -131,15 +131,16 @@ def _steps(
 
     What holds at dimensions that are not enough is *undecided*, whatever z3 says there.
     """
-    sides = [(a, b) for (_, a), (_, b) in itertools.pairwise(claim.steps)]
+    (_, first), *others = claim.steps
+    sides = [(first, term) for _, term in others]
     tried = "; ".join(map(_words, grid)) or "no dimensions"
     end = "which is enough for all dimensions" if enough else "this says nothing about others"
     outcomes = [(Verdict.PROVED, f"unsat at {tried}; {end}")] * len(sides)
     for sizes in grid:
-        values = Values(table, sizes)
         for i, (left, right) in enumerate(sides):
             if outcomes[i][0] is Verdict.PROVED:
-                verdict, reason = _at_dimensions(values, claim.free, left, right)
+                # Values of its own: the axioms of a third step's roots would narrow the domain.
+                verdict, reason = _at_dimensions(Values(table, sizes), claim.free, left, right)
                 if verdict is not Verdict.PROVED:
                     outcomes[i] = verdict, reason
     if not enough:
@@ -284,7 +285,8 @@ def _at_witness(table: Table, claim: Claim) -> Answer:
 
 def _number(values: Values, v: Quotient) -> Fraction:
     top, bottom = (as_fraction(values.reduced(e)) for e in (v.num, values.power(v.den)))
-    if top is None or not bottom:
+    # A root that is left and cancels: nothing says that what is under it is positive.
+    if top is None or not bottom or values.roots or values.primes:
         raise UnknownValueError("a side is not rational")
     return top / bottom
 

@@ -12,6 +12,12 @@ ORDER = (
     "architectures",
     "folding",
     "limits",
+    "jacobians",
+    "contraction",
+    "gradients",
+    "parameter_gradients",
+    "double_backward",
+    "gradient_faults",
 )
 
 for _name in ORDER:

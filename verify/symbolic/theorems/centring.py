@@ -9,6 +9,7 @@ from typing import Any
 from verify.norms.catalogue import BA, CHAN, GEMMA, JIANG, ZHANG
 from verify.norms.forward import (
     chan_merge,
+    layer_norm_one_pass,
     mean,
     rms_norm,
     rstd_eps_inside,
@@ -76,6 +77,7 @@ def LAYER_NORM_IS_RMS_NORM_OF_CENTRED(s: Statement) -> None:
     left, right = sides("LAYER_NORM_IS_RMS_NORM_OF_CENTRED", ar, symbols)
     s.equal(
         "LAYER_NORM_IS_RMS_NORM_OF_CENTRED",
+        ("LayerNorm(x), its variance as mean(x^2) - mean(x)^2", layer_norm_one_pass(ar, **symbols)),
         ("LayerNorm(x)", left),
         ("RMSNorm(x - mean x)", right),
         free=[i],
