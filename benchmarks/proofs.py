@@ -77,7 +77,7 @@ def network(*, quick: bool) -> dict[str, Any]:
     start = time.perf_counter()
     result = compare(shape, seed=0)
     taken = time.perf_counter() - start
-    assert result.agree
+    assert result.agrees
     count = 10 if quick else 100
     return {
         "network_s": taken,

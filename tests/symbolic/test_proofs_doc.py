@@ -20,7 +20,7 @@ from verify.symbolic.checkers.recheck import checkers, opinion
 from verify.symbolic.language import Expression, Statement, apply, array, lift, sqrt, total
 from verify.symbolic.prove import PROVER, ROCQ
 from verify.symbolic.theorem import Theorem, theorem_named, theorem_names
-from verify.symbolic.trusted import Claim, OutsideLanguageError, Setting, Term, rejections
+from verify.symbolic.trusted import Claim, OutsideLanguageError, Setting, rejections
 
 PAGE = (Path(__file__).parents[2] / "docs" / "proofs.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())

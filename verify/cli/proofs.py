@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from verify.symbolic.checkers.recheck import Opinion
+    from verify.symbolic.network import Caught, Comparison
     from verify.symbolic.prove import Judged
 
 # How a verdict is shown in the table of theorems, and in which style.
@@ -44,6 +45,7 @@ def prove(
     mutants: Annotated[
         int, typer.Option(min=0, help="With --network: wrong conversions to catch.")
     ] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="With --network: of weights and tokens.")] = 0,
     siblings: Annotated[
         int, typer.Option(min=0, help="Wrong statements to try everyone on, for each theorem.")
     ] = 12,
@@ -62,7 +64,7 @@ def prove(
     check_writable(json_to)
     if network:
         _check_alone(names, list_=list_)
-        raise typer.Exit(_network(mutants, json_to))
+        raise typer.Exit(_network(mutants, seed, json_to))
     known = _known(names or [])
     if list_:
         _print_list(known, json_to)
@@ -268,8 +270,45 @@ def _opinion_json(opinion: Opinion) -> dict[str, Any]:
 # --- whole networks ------------------------------------------------------------------------------
 
 
-def _network(mutants: int, json_to: str | None) -> int:
-    raise NotImplementedError
+def _network(count: int, seed: int, json_to: str | None) -> int:
+    """One transformer in four forms, compared exactly; then wrong conversions, each to be named."""
+    from verify.symbolic.network import Shape, compare, mutants
+
+    shape = Shape()
+    with progress_bar(quiet=json_to == "-") as advance:
+
+        def tell(done: int, total: int, label: str) -> None:
+            if advance is not None:
+                advance(label, done, total)
+
+        found = compare(shape, seed, tell)
+        caught = mutants(shape, count, seed + 1, tell) if count else []
+    if json_to is not None:
+        trials = [each.to_json() for each in caught]
+        emit({"schema": schema(), "comparison": found.to_json(), "mutants": trials}, json_to)
+    if json_to != "-":
+        _print_network(found, caught)
+    return 0 if found.agrees and all(each.is_caught for each in caught) else 1
+
+
+def _print_network(found: Comparison, caught: Sequence[Caught]) -> None:
+    shape = found.shape
+    print(
+        f"{shape.layers} layers, d = {shape.width}, ffn = {shape.ffn}, {shape.heads} heads, "
+        f"{shape.tokens} tokens; seed {found.seed}"
+    )
+    print("each form beside Pre-LN, block by block, over a finite field:")
+    for form in found.forms:
+        words = "equal logits" if form.agrees else f"broken after {form.broken or form.undefined}"
+        states = f"{form.moved} of {found.hidden_states} hidden states moved along the ones row"
+        print(f"  {form.form:14} {form.field:13} {words}, {states} ({form.seconds:.1f} s)")
+    print(f"a wrong form would pass with probability at most 2^{found.log2_failure:.0f}")
+    if caught:
+        right = [each for each in caught if each.is_caught]
+        print(f"{len(right)} of {len(caught)} wrong conversions caught, each by its tensor's name")
+    for each in caught:
+        if not each.is_caught:
+            print(f"  missed: {each.mutation.tensor} ({each.mutation.kind}), named {each.named}")
 
 
 # --- check ---------------------------------------------------------------------------------------
