@@ -179,10 +179,10 @@ class Algebra:
             total += self.reduced(term) if twice else term
         return total
 
-    def cleared(self, poly: PolyElement) -> tuple[PolyElement, dict[PolyElement, int]]:
+    def cleared(self, poly: PolyElement, *, lowest: bool = False) -> tuple[PolyElement, Any]:
         """(num, powers) with poly = num / prod(p^k): no inverse is left in num."""
         powers = [(k, e) for _, mono in self.monomials(poly) for k, e in mono if k[0] == "inv"]
-        most = {k: max(e for other, e in powers if other == k) for k, _ in powers}
+        most = dict(sorted(powers, key=lambda power: power[1]))  # the largest is the last
         body, num = {key: self.bodies[key[1]] for key in most}, self.ring(0)
         for c, mono in self.monomials(poly):
             rest = [(self.gen(k), e) for k, e in mono if k[0] != "inv"]
@@ -191,7 +191,7 @@ class Algebra:
         num, left = self.reduced(num), dict[PolyElement, int]()
         for key, power in most.items():
             k, p = power, body[key]
-            while num and k and not num.rem(p):
+            while lowest and num and k and not num.rem(p):
                 num, k = num.exquo(p), k - 1
             left |= {p: k} if k else {}
         return num, left
@@ -207,7 +207,7 @@ class Algebra:
 
     def inverse(self, a: PolyElement) -> PolyElement:
         """1/a, where a = roots rest / prod(p^k) and no root is left in rest."""
-        (rest, powers), roots = self.cleared(a), self.ring(1)
+        (rest, powers), roots = self.cleared(a, lowest=True), self.ring(1)
         for root in [self.gen(key) for key in self.keys(rest) if key[0] == "root"]:
             if not rest.rem(root):
                 rest, roots = rest.exquo(root), roots * root
@@ -219,7 +219,7 @@ class Algebra:
 
     def root(self, a: PolyElement) -> PolyElement:
         """sqrt(a): roots of the factors known to be positive, and one root of all the others."""
-        num, powers = self.cleared(a)
+        num, powers = self.cleared(a, lowest=True)
         if not num or not all(map(self.is_positive, powers)):
             raise OutsideLanguageError("a root of zero, or of a quotient by what may be negative")
         content, factors = self.factors(self.product(num, ((p, k % 2) for p, k in powers.items())))

@@ -14,10 +14,13 @@ ORDER = (
     "limits",
     "jacobians",
     "contraction",
+    "elementwise",
     "gradients",
     "parameter_gradients",
     "double_backward",
     "gradient_faults",
+    "training",
+    "optimisers",
 )
 
 for _name in ORDER:
