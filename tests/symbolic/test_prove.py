@@ -9,7 +9,7 @@ import pytest
 
 from verify.finding import Verdict
 from verify.symbolic import prove as module
-from verify.symbolic.checkers import recheck
+from verify.symbolic.checkers import recheck, rocq
 from verify.symbolic.checkers.answer import Answer, Checker
 from verify.symbolic.language import Statement, sqrt
 from verify.symbolic.prove import judge, judge_all, prove, rocq_opinions
@@ -118,7 +118,8 @@ def test_two_processes_say_what_one_says() -> None:
 
 
 def test_rocq_is_skipped_with_its_reason_and_counts_for_nothing(monkeypatch) -> None:
-    monkeypatch.setattr("verify.symbolic.checkers.rocq.missing", lambda: "coqc is not installed")
+    absent = replace(rocq.CHECKER, missing=lambda: "coqc is not installed")
+    monkeypatch.setattr(rocq, "CHECKER", absent)
     opinions = rocq_opinions([ONE, "CHANNEL_GATES_DO_NOT_FOLD"])
     assert opinions == {ONE: recheck.Opinion(Verdict.SKIPPED, "coqc is not installed")}
 

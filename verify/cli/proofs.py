@@ -319,6 +319,9 @@ def check(
     certificates: Annotated[
         list[Path], typer.Argument(help="Certificates that `verify prove` wrote.")
     ],
+    rocq: Annotated[
+        bool, typer.Option(help="Compile the proofs in proofs/ too, where Rocq is installed.")
+    ] = False,
     json_to: Annotated[
         str | None, typer.Option("--json", help="Write the results there ('-': stdout).")
     ] = None,
@@ -327,13 +330,13 @@ def check(
     from verify.symbolic.checkers.recheck import checkers, load, opinion
 
     check_writable(json_to)
+    judges = checkers(rocq=rocq)
     results: dict[str, dict[str, Opinion]] = {}
     for path in certificates:
         content = load(path)
-        opinions = {checker.name: opinion(checker, content) for checker in checkers()}
-        results[str(path)] = opinions
+        results[str(path)] = opinions = {each.name: opinion(each, content) for each in judges}
         if json_to != "-":
-            _print_checked(content, opinions)
+            _print_checked(content, opinions, {each.name: each.states for each in judges})
     if json_to is not None:
         plain = {
             path: {judge: _opinion_json(o) for judge, o in opinions.items()}
@@ -351,12 +354,10 @@ def _code(opinions: Mapping[str, Opinion]) -> int:
     return 0 if "proved" in verdicts and "refuted" not in verdicts else 1
 
 
-def _print_checked(content: Mapping[str, Any], opinions: Mapping[str, Opinion]) -> None:
-    from verify.symbolic.checkers.recheck import checkers
-
-    claims = content["claims"]
-    print(f"{content['name']}: {len(claims)} claims, every step as it was sealed")
-    states = {checker.name: checker.states for checker in checkers()}
+def _print_checked(
+    content: Mapping[str, Any], opinions: Mapping[str, Opinion], states: Mapping[str, str]
+) -> None:
+    print(f"{content['name']}: {len(content['claims'])} claims, every step as it was sealed")
     for judge, opinion in opinions.items():
         print(f"  {judge:12} {opinion.verdict!s:9} {opinion.reason or states[judge]}")
         for claim, step, why in opinion.doubts:

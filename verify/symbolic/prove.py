@@ -156,27 +156,17 @@ ROCQ = "Rocq"
 
 
 def rocq_opinions(names: Sequence[str]) -> dict[str, Opinion]:
-    """What Rocq says of the theorems that state in its own language what these theorems claim.
+    """What Rocq says of the theorems that have proofs of their own in ``proofs/``.
 
-    Written by hand, for every dimension, over every real closed field; compiled here, now.
+    They are written by hand, for every dimension, over every real closed field, and compiled once
+    in this process. Which Rocq theorem states which claim is a table that was read by hand; a
+    claim that is not as it was read is undecided.
     """
     from verify.symbolic.checkers import rocq
+    from verify.symbolic.checkers.rocq_claims import CLAIMS
 
-    stated = {
-        name: [own for own, where in rocq.THEOREMS.items() if name in where.certificates]
-        for name in names
-    }
-    if reason := rocq.missing():
-        return {name: Opinion(Verdict.SKIPPED, reason) for name, own in stated.items() if own}
-    said = {word.theorem: word for word in rocq.check_proofs()} if any(stated.values()) else {}
-    return {name: _of_rocq([said[own] for own in all_]) for name, all_ in stated.items() if all_}
-
-
-def _of_rocq(words: Sequence[Any]) -> Opinion:
-    """Proved if every theorem is closed; a theorem that is not is a doubt, with Rocq's message."""
-    doubts = tuple((word.theorem, "", word.message) for word in words if not word.closed)
-    verdict = Verdict.UNDECIDED if doubts else Verdict.PROVED
-    return Opinion(verdict, ", ".join(word.theorem for word in words), doubts)
+    contents = {name: certificate(theorem_named(name)) for name in names if name in CLAIMS}
+    return {name: opinion(rocq.CHECKER, content) for name, content in contents.items()}
 
 
 def judge_all(

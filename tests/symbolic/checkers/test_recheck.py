@@ -92,6 +92,9 @@ def test_a_word_changed_is_noticed(path) -> None:
         ("[" * 100_000, "holds no JSON"),
         ("[]", "is no certificate of schema 1"),
         ('{"schema": 2}', "is no certificate of schema 1"),
+        ('{"schema": 1, "terms": [["sqrt", 5]], "claims": []}', "is no whole certificate"),
+        ('{"schema": 1, "terms": [], "claims": [{}]}', "is no whole certificate"),
+        ('{"schema": 1, "terms": 3, "claims": 4}', "is no whole certificate"),
     ],
 )
 def test_what_is_no_certificate_is_told_in_one_line(tmp_path, text, said) -> None:

@@ -18,11 +18,16 @@ from verify.symbolic.checkers.answer import (
 from verify.symbolic.checkers.seals import SCHEMA, broken_seals
 
 
-def checkers() -> tuple[Checker, ...]:
-    """Every checker of certificates, whether its tool is here or not."""
+def checkers(*, rocq: bool = False) -> tuple[Checker, ...]:
+    """Every checker of certificates, whether its tool is here or not; Rocq takes a while."""
     from verify.symbolic.checkers import finite_field, flint_explicit, z3_cutoff
 
-    return flint_explicit.CHECKER, finite_field.CHECKER, z3_cutoff.CHECKER
+    found = flint_explicit.CHECKER, finite_field.CHECKER, z3_cutoff.CHECKER
+    if not rocq:
+        return found
+    from verify.symbolic.checkers.rocq import CHECKER
+
+    return *found, CHECKER
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,14 @@ def load(path: Path) -> Certificate:
         raise CertificateError(
             f"'{path}' is no certificate of schema {SCHEMA}: expected one that `verify prove` wrote"
         )
-    if broken := broken_seals(content):
+    try:
+        broken = broken_seals(content)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise CertificateError(
+            f"'{path}' is no whole certificate ({type(error).__name__}): expected one that "
+            "`verify prove` wrote"
+        ) from None
+    if broken:
         raise CertificateError(f"'{path}' was changed after it was sealed: {_named(*broken[0])}")
     return content
 
