@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from verify.symbolic.checkers.finite_field_reader import SIGNATURES
 from verify.symbolic.checkers.recheck import checkers, opinion
 from verify.symbolic.language import Expression, Statement, apply, array, lift, sqrt, total
 from verify.symbolic.prove import PROVER, ROCQ
-from verify.symbolic.theorem import Theorem, theorem_named, theorem_names
-from verify.symbolic.trusted import Claim, OutsideLanguageError, Setting, rejections
+from verify.symbolic.theorem import Theorem, theorem_named
+from verify.symbolic.trusted import OutsideLanguageError, rejections
 
 PAGE = (Path(__file__).parents[2] / "docs" / "proofs.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())
@@ -139,33 +140,6 @@ def test_the_dimensions_of_z3() -> None:
     assert f"add up to more than {z3_cutoff.GRID_SIZE})" in WORDS
 
 
-# --- the last step of an at_least claim -----------------------------------------------------------
-
-
-def at_least_claims() -> Iterator[tuple[str, Claim, Setting]]:
-    for name in theorem_names():
-        theorem = theorem_named(name)
-        yield from (
-            (name, claim, theorem.setting) for claim in theorem.claims if claim.kind == "at_least"
-        )
-
-
-def test_a_last_step_is_defined_wherever_the_first_is() -> None:
-    claims = list(at_least_claims())
-    assert claims
-    for name, claim, setting in claims:
-        (_, first), *_, (_, last) = claim.steps
-        beyond = trusted.needed(last) - trusted.needed(first)
-        assert all(trusted.sign(t, setting) == 2 for t in beyond), (name, claim.name)
-
-
-def test_a_root_that_narrows_a_claim_is_seen() -> None:
-    s = Statement()
-    (x,) = s.numbers("x")
-    assert trusted.sign(x.term, s.setting) == 0
-    assert trusted.needed((sqrt(x) * (1 / (x + 1))).term) == {x.term, (x + 1).term}
-
-
 # --- false statements -----------------------------------------------------------------------------
 
 
@@ -231,6 +205,25 @@ def a_square_that_is_defined_for_positive_x_only() -> Statement:
     return s
 
 
+def a_radicand_that_stands_in_the_first_step_for_another_index() -> Statement:
+    """Under one binder more, the same de Bruijn index is another: the root of x_j, not of x_i."""
+    s = Statement()
+    i, j, k = s.index(), s.index(), s.index()
+    (x,) = s.arrays("x", i)
+    first = x + 0 * apply("f", array(sqrt(x.at(i, j)), k))
+    s.at_least("x_i >= 0", ("x_i", first), ("a square", sqrt(x) * sqrt(x)), free=[i, j])
+    return s
+
+
+def an_angle_for_pi() -> Statement:
+    """pi is a number, not a symbol that a witness may choose."""
+    s = Statement()
+    (pi,) = s.numbers("pi", positive=True)
+    gap = pi - Fraction(7, 2)
+    s.differ("pi", sqrt(gap * gap), Fraction(7, 2) - pi, values={"pi": 4})
+    return s
+
+
 def a_witness_with_an_array_under_a_function() -> Statement:
     """f of (0, 1) and f of (0, 2) are not known to be equal."""
     s = Statement()
@@ -266,6 +259,8 @@ FALSE = [
     a_witness_at_which_the_root_of_an_irrational_is_undefined,
     a_square_of_the_root_of_a_negative_number,
     a_square_that_is_defined_for_positive_x_only,
+    a_radicand_that_stands_in_the_first_step_for_another_index,
+    an_angle_for_pi,
     a_witness_with_an_array_under_a_function,
     a_witness_with_an_index_out_of_range,
     a_witness_below_the_smallest_dimension,

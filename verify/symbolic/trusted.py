@@ -1,9 +1,8 @@
 """The kernel of trust: terms, their normal form for every width, and when a proof is accepted.
 
-What `verify prove` calls *proved* rests on this file and on `sympy.polys`, and on nothing else.
-An equation is claimed where both sides are defined: all dimensions, real values and free indices
-without a division by zero, radicands > 0. Equal are terms whose difference has the normal form 0: a
-polynomial over Q in dimensions, symbols, elements, roots, inverses, functions and contractions.
+What `verify prove` calls *proved* rests on this file and on `sympy.polys`, and on nothing else. An
+equation is claimed where both sides are defined: no divisor is 0, radicands are > 0. Equal are
+terms whose difference has the normal form 0, a polynomial over Q in the generators listed below.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def diff(t: Term, symbol: str, direction: str) -> Term:
     d, (a, b) = partial(diff, symbol=symbol, direction=direction), (*t.args, t, t)[:2]
     if not mentions(t, symbol):
         return num(0)
-    if t.op == "lam" or (t.op == "fun" and (a.op == "lam" or len(t.args) > 1)):
+    if symbol == "pi" or t.op == "lam" or (t.op == "fun" and (a.op == "lam" or len(t.args) > 1)):
         raise OutsideLanguageError(f"no derivative of '{t.data}' by '{symbol}', in its array")
     rules = {
         "sym": lambda: Term.make("sym", data=direction),
@@ -91,8 +90,7 @@ def mentions(t: Term, symbol: str) -> bool:
 
 
 # A generator is (kind, label, levels), of kind dim, sym, at, fun, root, inv or con: a contraction,
-# labelled (dimensions, generators). Levels count binders from the outside, so that it means the
-# same at every depth; the bound indices of a contraction are -1, -2, ...
+# labelled (dimensions, generators). Levels count binders from the outside; bound ones: -1, -2, ...
 Generator: TypeAlias = tuple[Any, Any, tuple[int, ...]]
 
 
@@ -235,12 +233,12 @@ class Algebra:
 
     def is_positive(self, poly: PolyElement) -> bool:
         """Not negative by its shape, hence positive: a factor of a denominator is not zero."""
-        known: set[Generator] = {("sym", name, ()) for name in self.setting.positive}
+        good: set[Generator] = {("sym", name, ()) for name in self.setting.positive}
         for key in self.keys(poly):
             squares = key[0] == "con" and all(key[1][1].count(a) % 2 == 0 for a in key[1][1])
-            known |= {key} if squares or key[0] in ("dim", "root") else set()
-        monomials = self.monomials(poly)
-        return all(c > 0 and all(e % 2 == 0 or k in known for k, e in m) for c, m in monomials)
+            good |= {key} if squares or key[0] in ("dim", "root") else set()
+        even = (all(not e % 2 or k in good for k, e in m) for _, m in self.monomials(poly))
+        return all(even) and min(poly.coeffs()) > 0
 
     def sum(self, dim: str, term: Term, scope: tuple[Any, ...]) -> PolyElement:
         """The sum of a term over one more index, at the level ``len(scope)``."""
@@ -322,7 +320,8 @@ class Case(Algebra):
         """The free indices at the witness; raises OutsideLanguageError if there is no such case."""
         dims, index = self.witness["dims"], self.witness["index"]
         inside = [0 <= k < dims.get(n, 0) for n, k in zip(free, index, strict=True)]
-        if not all(inside + [dims.get(n, 0) >= least for n, least in self.setting.dims.items()]):
+        inside += [type(dims.get(n)) is int and dims[n] >= k for n, k in self.setting.dims.items()]
+        if not all(inside):
             raise OutsideLanguageError(f"the statement has no case {dict(dims)} with index {index}")
         return tuple(zip(free, index, strict=True))
 
@@ -333,16 +332,14 @@ class Case(Algebra):
             raise OutsideLanguageError(f"'{kind}' without a rational value at the witness")
         table = self.witness["dims" if kind == "dim" else "values"]
         value = Fraction(reduce(lambda value, k: value[k], index, table[name]))
-        if name in self.setting.positive and value <= 0:
+        if name == "pi" or (name in self.setting.positive and value <= 0):
             raise OutsideLanguageError(f"the witness has {name} = {value}")
         return self.ring(QQ(value.numerator, value.denominator))
 
-    def function(self, t: Term, scope: tuple[Any, ...]) -> PolyElement:
-        """Functions have no values."""
-        raise OutsideLanguageError(f"'{t.data[0]}' has no rational value at the witness")
-
     def levels(self, indices: Sequence[int], scope: tuple[Any, ...], name: str = "") -> Any:
         """The values of the indices."""
+        if not all(isinstance(bound, tuple) for bound in scope):
+            raise OutsideLanguageError("an array under a function has no value at the witness")
         return tuple(scope[k][1] for k in super().levels(indices, tuple(d for d, _ in scope), name))
 
     def sum(self, dim: str, term: Term, scope: tuple[Any, ...]) -> PolyElement:
@@ -364,30 +361,33 @@ class Claim:
 
 def rejections(claim: Claim, setting: Setting, capacity: int = 64) -> list[tuple[str, str]]:
     """(step, reason) for each step that is not accepted: a proof is accepted if there is none."""
-    steps, terms = claim.steps, [t for _, t in claim.steps]
-    if claim.kind not in ("equal", "at_least", "differ") or len(steps) < 2:
+    steps, least = claim.steps, min(setting.dims.values(), default=1)
+    if claim.kind not in ("equal", "at_least", "differ") or len(steps) < 2 or least < 1:
         return [(claim.name, f"'{claim.kind}' with {len(steps)} steps is no claim")]
     ring, scope = PolyRing([f"g{k}" for k in range(capacity)], QQ), claim.free
     algebra = Algebra(setting, ring)
     if claim.kind == "differ":
         algebra = case = Case(setting, ring, witness=claim.witness)
         scope = case.scope(claim.free)
-    forms = [algebra.nf(t, scope) for t in terms]
+    forms = [algebra.nf(t, scope) for _, t in steps]
     unequal = [steps[k][0] for k, f in enumerate(forms) if algebra.cleared(f - forms[0])[0]]
     if claim.kind == "differ":
         return [] if unequal else [(steps[1][0], f"both sides are {forms[0]}")]
     found = [(step, "its normal form is not that of the first step") for step in unequal]
     if claim.kind == "at_least":
-        doubts = [t for t in needed(terms[-1]) - needed(terms[0]) if sign(t, setting) < 2]
-        if doubts or not sign(terms[-1], setting):
+        (known, _), (new, last) = [(needed(t, algebra, scope), t) for _, t in (steps[0], steps[-1])]
+        doubts = [t for form, t in new.items() if form not in known and sign(t, setting) < 2]
+        if doubts or not sign(last, setting):
             found.append((steps[-1][0], "no sum of squares, or undefined where the first is not"))
     return found
 
 
-@cache
-def needed(t: Term) -> frozenset[Term]:
-    """The divisors and radicands of a term: it is defined where those are not 0, these > 0."""
-    return frozenset(t.args[-1:] if t.op in ("div", "sqrt") else ()).union(*map(needed, t.args))
+def needed(term: Term, algebra: Algebra, scope: tuple[str, ...]) -> dict[PolyElement, Term]:
+    """The divisors (not 0) and radicands (> 0) of a term that is defined, by normal form."""
+    algebra.seen.clear()
+    algebra.nf(term, scope)
+    met = [(t.args[-1], inner) for t, inner in algebra.seen if t.op in ("div", "sqrt")]
+    return {algebra.seen[key]: key[0] for key in met}
 
 
 def sign(t: Term, setting: Setting) -> int:

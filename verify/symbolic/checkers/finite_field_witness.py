@@ -74,6 +74,8 @@ def _outside(
     for dim, least in theorem.dims.items():
         if sizes.get(dim, least) < least:
             return f"the witness has {dim} = {sizes[dim]}: claims are made from {least}"
+    if "pi" in symbols:
+        return "the witness gives pi a value, and it has its own"
     for name in theorem.positive & set(symbols):
         if symbols[name][0] <= 0:
             return f"the witness has {name} = {symbols[name][0]}: it stands for a positive number"

@@ -72,6 +72,8 @@ class Witness:
         for n, d in self.dims.items():
             if d < self.problem.dims[n]:
                 return f"{n} = {d} is below its smallest value {self.problem.dims[n]}"
+        if "pi" in self.values:
+            return "pi is given a value, and it has its own"
         bad = [s for s in self.problem.positive if s in self.values and self.values[s] <= 0]
         return f"{bad[0]} = {self.values[bad[0]]} is not positive" if bad else ""
 

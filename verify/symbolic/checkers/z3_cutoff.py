@@ -329,6 +329,8 @@ def _outside(table: Table, sizes: Mapping[str, int], given: Mapping[str, Any]) -
     for n, least in table.dims.items():
         if sizes[n] < least:
             return f"the witness has {n} = {sizes[n]}, but claims are made from {least}"
+    if "pi" in given:
+        return "the witness gives pi a value, and it has its own"
     for symbol in table.positive:
         if symbol in given and Fraction(given[symbol]) <= 0:
             return f"the witness has {symbol} = {given[symbol]}, which stands for a positive number"
