@@ -25,12 +25,17 @@ from verify.symbolic.trusted import rejections
 PROVER = "kernel"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Proof:
     """What the kernel says of a theorem: (claim, step, reason) for each step not accepted."""
 
     theorem: Theorem
     rejected: tuple[tuple[str, str, str], ...]
+
+    def __repr__(self) -> str:
+        claims = self.theorem.claims
+        steps = sum(len(claim.steps) - 1 for claim in claims)
+        return f"<{self.theorem.name}: {self.verdict}, {len(claims)} claims, {steps} steps>"
 
     @property
     def verdict(self) -> Verdict:
@@ -50,8 +55,8 @@ def prove(theorem: Theorem | str) -> Proof:
 
     Examples
     --------
-    >>> prove("LAYER_NORM_IS_RMS_NORM_OF_CENTRED").verdict
-    <Verdict.PROVED: 'proved'>
+    >>> prove("LAYER_NORM_IS_RMS_NORM_OF_CENTRED")
+    <LAYER_NORM_IS_RMS_NORM_OF_CENTRED: proved, 2 claims, 3 steps>
     """
     found = theorem_named(theorem) if isinstance(theorem, str) else theorem
     return Proof(
