@@ -326,11 +326,14 @@ def theorem_html(theorem: Theorem) -> str:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Display:
     """A theorem as Jupyter shows it."""
 
     theorem: Theorem
+
+    def __repr__(self) -> str:
+        return f"<{self.theorem.name}: {self.theorem.summary}>"
 
     def _repr_markdown_(self) -> str:
         return theorem_markdown(self.theorem)
