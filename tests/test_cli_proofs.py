@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.test_cli import refused, verify
+from verify.symbolic.checkers.seals import sealed
 from verify.symbolic.theorem import theorem_names
 
 ONE = "LAYER_NORM_IS_RMS_NORM_OF_CENTRED"
@@ -94,6 +95,30 @@ def test_a_tampered_certificate_is_refused_with_the_step_named(proved, tmp_path)
     (tmp_path / "bad.json").write_text(json.dumps(content))
     line = refused(tmp_path, "check", "bad.json")
     assert line.startswith("'bad.json' was changed after it was sealed: step 'another step'")
+
+
+def test_a_bad_file_is_told_and_the_others_are_checked(proved, tmp_path):
+    _, folder = proved
+    good = str(folder / "out" / "certificates" / f"{ONE}.json")
+    (tmp_path / "bad.json").write_text("{}")
+    done = verify(tmp_path, "check", "bad.json", "none.json", good)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 2
+    assert "'bad.json' is no certificate of schema 1" in done.stderr
+    assert "cannot open 'none.json'" in done.stderr
+    assert done.stdout.startswith(f"{ONE}: ")
+
+
+def test_what_proved_means_is_not_said_beside_another_verdict(proved, tmp_path):
+    _, folder = proved
+    content = json.loads((folder / "out" / "certificates" / f"{ONE}.json").read_text())
+    content["terms"].append(["add", *[content["claims"][1]["steps"][-1][1]] * 2])
+    content["claims"][1]["steps"][-1][1] = len(content["terms"]) - 1
+    (tmp_path / "false.json").write_text(json.dumps(sealed(content)))
+    done = verify(tmp_path, "check", "false.json")
+    assert done.returncode == 1
+    assert "  python-flint refuted\n" in done.stdout
+    assert "is the zero polynomial" not in done.stdout
 
 
 def test_files_that_are_not_there_or_cannot_be_written(tmp_path):

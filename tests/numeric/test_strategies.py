@@ -335,8 +335,8 @@ class TestShrinking:
         assert len(smallest(strategies.plain_rows(max_d=1025), lambda row: len(row) > 100)) == 127
         batch = smallest(strategies.batches(), lambda x: (x != 0).any(axis=1).sum() >= 2)
         assert batch.shape <= (2, 2)
-        # One bit each. Which exponent is left depends on the constants that Hypothesis collects from
-        # the modules that were loaded before.
+        # One bit each. Which exponent is left depends on the constants that Hypothesis collects
+        # from the modules that were loaded before.
         assert set(np.abs(np.frexp(batch.astype(np.float64))[0]).ravel().tolist()) <= {0, 0.5}
 
     def test_arguments_shrink_to_one_element(self):

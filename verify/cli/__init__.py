@@ -9,34 +9,10 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
 from verify.cli import audit as audit
 from verify.cli import proofs as proofs
 from verify.cli import truth as truth
-from verify.cli.base import USAGE, UsageError, app
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return (
-            f"cannot open '{error.filename}' ({error.strerror}): expected a file that can be read; "
-            "write another path"
-        )
-    worded = getattr(error, "format_message", error.__str__)  # typer's name the parameter
-    message = " ".join(worded().split())
-    return (
-        f"{message.rstrip('.')}; see `verify --help`" if _is_typer(error) and message else message
-    )
-
-
-def _is_typer(error: BaseException) -> bool:
-    return isinstance(error, _typer_error())
-
-
-def _typer_error() -> type[BaseException]:
-    """The base of typer's errors: click's, of which newer versions of typer carry a copy."""
-    return next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+from verify.cli.base import USAGE, UsageError, app, one_line, typer_error
 
 
 def _input_errors() -> tuple[type[BaseException], ...]:
@@ -52,7 +28,7 @@ def _input_errors() -> tuple[type[BaseException], ...]:
     }
     loaded = ((sys.modules.get(module), name) for module, name in wanted.items())
     found = [getattr(module, name) for module, name in loaded if module is not None]
-    return (UsageError, OSError, _typer_error(), *found)
+    return (UsageError, OSError, typer_error(), *found)
 
 
 def main() -> None:
@@ -62,7 +38,7 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, _input_errors()):
             raise
-        if line := _one_line(error):
+        if line := one_line(error):
             print(f"verify: {line}", file=sys.stderr)
         sys.exit(USAGE)
     except KeyboardInterrupt:

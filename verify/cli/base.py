@@ -116,3 +116,26 @@ def progress_bar(*, quiet: bool) -> Iterator[Advance | None]:
             bar.update(task, description=words, completed=done, total=total)
 
         yield advance
+
+
+def one_line(error: BaseException) -> str:
+    """What is said of bad input."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return (
+            f"cannot open '{error.filename}' ({error.strerror}): expected a file that can be read; "
+            "write another path"
+        )
+    worded = getattr(error, "format_message", error.__str__)  # typer's name the parameter
+    message = " ".join(worded().split())
+    return (
+        f"{message.rstrip('.')}; see `verify --help`" if _is_typer(error) and message else message
+    )
+
+
+def _is_typer(error: BaseException) -> bool:
+    return isinstance(error, typer_error())
+
+
+def typer_error() -> type[BaseException]:
+    """The base of typer's errors: click's, of which newer versions of typer carry a copy."""
+    return next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

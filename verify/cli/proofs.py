@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +13,13 @@ import typer
 
 from verify.cli.base import (
     COULD_NOT_RUN,
+    USAGE,
     UsageError,
     app,
     check_writable,
     emit,
     make_folder,
+    one_line,
     progress_bar,
     schema,
 )
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from verify.symbolic.checkers.recheck import Opinion
     from verify.symbolic.network import Caught, Comparison
     from verify.symbolic.prove import Judged
+
 
 # How a verdict is shown in the table of theorems, and in which style.
 SIGNS = {"proved": "✓", "skipped": "–", "refuted": "✗", "undecided": "?"}
@@ -40,7 +44,7 @@ def prove(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the theorems and stop.")] = False,
     network: Annotated[
-        bool, typer.Option("--network", help="Compare whole networks exactly over GF(2^61-1).")
+        bool, typer.Option("--network", help="Compare whole networks exactly over finite fields.")
     ] = False,
     mutants: Annotated[
         int, typer.Option(min=0, help="With --network: wrong conversions to catch.")
@@ -76,9 +80,14 @@ def prove(
     if json_to is not None:
         emit(_json(judged, by_hand), json_to)
     if json_to != "-":
+        from verify.report.summary import plural
+
         _print(judged, by_hand)
-        print(f"\nwritten: {len(judged)} certificates in {out}; `verify check` checks one again")
-    raise typer.Exit(0 if all(each.is_whole for each in judged) else 1)
+        count = plural(len(judged), "certificate")
+        print(f"\nwritten: {count} in {out}; `verify check` checks one again")
+    whole = all(each.is_whole for each in judged)
+    doubted = any(opinion.doubts for opinion in by_hand.values())
+    raise typer.Exit(0 if whole and not doubted else 1)
 
 
 def _check_alone(names: Sequence[str] | None, *, list_: bool) -> None:
@@ -119,6 +128,8 @@ def _judge(
             judged.append(each)
             if advance is not None:
                 advance(each.proof.theorem.name, len(judged), len(names))
+        if advance is not None:
+            advance("Rocq compiles proofs/", len(names), len(names))
         return judged, by_hand.result()
 
 
@@ -156,10 +167,8 @@ def _print(judged: Sequence[Judged], by_hand: Mapping[str, Opinion]) -> None:
         cells = [_cell(opinion.verdict if opinion else "") for opinion in opinions]
         seconds = f"{sum(each.seconds.values()):.1f}"
         table.add_row(name, *cells, _counts(each), str(each.steps), seconds)
-    console = Console(highlight=False)
-    # In a file or a pipe the table is as wide as it needs to be.
-    console = console if console.is_terminal else Console(highlight=False, width=120)
-    console.print(table)
+    # As wide as it needs to be, whatever the terminal: half a name or no column says nothing.
+    Console(highlight=False, width=120).print(table)
     print("\n✓ proved, ? undecided, – skipped; rejected: of the wrong siblings, by every judge")
     for line in (*_doubts(judged, by_hand), *_true_siblings(judged), "", *_totals(judged, by_hand)):
         print(line)
@@ -207,8 +216,11 @@ def _true_siblings(judged: Sequence[Judged]) -> Iterable[str]:
 
 def _totals(judged: Sequence[Judged], by_hand: Mapping[str, Opinion]) -> Iterable[str]:
     """How many theorems each judge proved, and how many wrong siblings each rejected."""
+    from verify.report.summary import plural
+
     claims = sum(len(each.proof.theorem.claims) for each in judged)
-    yield f"{len(judged)} theorems, {claims} claims, {sum(each.steps for each in judged)} steps"
+    steps = sum(each.steps for each in judged)
+    yield ", ".join(map(plural, (len(judged), claims, steps), ("theorem", "claim", "step")))
     for judge, tally in _tallies(judged, by_hand).items():
         wrong = f"; rejected {tally['rejected']} of {tally['given']}" if tally["given"] else ""
         yield f"  {judge:12} proved {tally['proved']}{wrong and wrong + ' wrong siblings'}"
@@ -327,14 +339,22 @@ def check(
     ] = None,
 ) -> None:
     """Check certificates again, each from its file alone: the prover is not even loaded."""
+    from verify.symbolic.checkers.answer import CertificateError
     from verify.symbolic.checkers.recheck import checkers, load, opinion
 
     check_writable(json_to)
     judges = checkers(rocq=rocq)
     results: dict[str, dict[str, Opinion]] = {}
+    refused = 0
     for path in certificates:
-        content = load(path)
-        results[str(path)] = opinions = {each.name: opinion(each, content) for each in judges}
+        try:
+            content = load(path)
+            opinions = {each.name: opinion(each, content) for each in judges}
+        except (CertificateError, OSError) as error:  # the other files are checked all the same
+            print(f"verify: {one_line(error)}", file=sys.stderr)
+            refused = USAGE
+            continue
+        results[str(path)] = opinions
         if json_to != "-":
             _print_checked(content, opinions, {each.name: each.states for each in judges})
     if json_to is not None:
@@ -343,7 +363,7 @@ def check(
             for path, opinions in results.items()
         }
         emit({"schema": schema(), "certificates": plain}, json_to)
-    raise typer.Exit(max(map(_code, results.values())))
+    raise typer.Exit(refused or max(map(_code, results.values())))
 
 
 def _code(opinions: Mapping[str, Opinion]) -> int:
@@ -357,8 +377,12 @@ def _code(opinions: Mapping[str, Opinion]) -> int:
 def _print_checked(
     content: Mapping[str, Any], opinions: Mapping[str, Opinion], states: Mapping[str, str]
 ) -> None:
-    print(f"{content['name']}: {len(content['claims'])} claims, every step as it was sealed")
+    from verify.report.summary import plural
+
+    claims = plural(len(content["claims"]), "claim")
+    print(f"{content['name']}: {claims}, every step as it was sealed")
     for judge, opinion in opinions.items():
-        print(f"  {judge:12} {opinion.verdict!s:9} {opinion.reason or states[judge]}")
+        meaning = states[judge] if str(opinion.verdict) == "proved" else ""
+        print(f"  {judge:12} {opinion.verdict!s:9} {opinion.reason or meaning}".rstrip())
         for claim, step, why in opinion.doubts:
             print(f"  {'':12} claim '{claim}', step '{step}': {why}")

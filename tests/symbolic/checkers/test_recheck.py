@@ -12,6 +12,7 @@ from verify.finding import Verdict
 from verify.symbolic.certificate import certificate
 from verify.symbolic.checkers.answer import CertificateError
 from verify.symbolic.checkers.recheck import checkers, load, opinion
+from verify.symbolic.checkers.seals import sealed
 from verify.symbolic.theorem import theorem_named
 
 NAME = "LAYER_NORM_IS_SHIFT_INVARIANT"
@@ -91,6 +92,7 @@ def test_a_word_changed_is_noticed(path) -> None:
         ("[1, 2", "holds no JSON"),
         ("[" * 100_000, "holds no JSON"),
         ("[]", "is no certificate of schema 1"),
+        ('{"schema": 1, "schema": 1}', "a key stands there twice"),
         ('{"schema": 2}', "is no certificate of schema 1"),
         ('{"schema": 1, "terms": [["sqrt", 5]], "claims": []}', "is no whole certificate"),
         ('{"schema": 1, "terms": [], "claims": [{}]}', "is no whole certificate"),
@@ -106,10 +108,19 @@ def test_what_is_no_certificate_is_told_in_one_line(tmp_path, text, said) -> Non
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "change", [{"name": "A\nB"}, {"name": "\x1b[31m"}, {"name": 3}, {"dims": {"n": 2000}}]
+)
+def test_names_that_would_forge_a_line_and_dimensions_without_end_are_refused(path, change) -> None:
+    content = json.loads(path.read_text()) | change
+    path.write_text(json.dumps(sealed(content)))
+    with pytest.raises(CertificateError) as refused:
+        load(path)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_false_certificate_whose_seals_are_whole_is_refuted(path) -> None:
     """Seals only say that nothing changed: that it is true is for the checkers."""
-    from verify.symbolic.checkers.seals import sealed
-
     content = json.loads(path.read_text())
     claim = content["claims"][-1]
     content["terms"].append(["add", claim["steps"][-1][1], claim["steps"][-1][1]])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verify.finding import Verdict
 from verify.symbolic.checkers.answer import (
@@ -16,6 +18,8 @@ from verify.symbolic.checkers.answer import (
     verdict_of,
 )
 from verify.symbolic.checkers.seals import SCHEMA, broken_seals
+
+LARGEST_LEAST = 16  # of a dimension: claims are written out at that size and a little more
 
 
 def checkers(*, rocq: bool = False) -> tuple[Checker, ...]:
@@ -72,7 +76,7 @@ def load(path: Path) -> Certificate:
         if the file cannot be opened.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_twins)
     except (ValueError, RecursionError) as error:
         raise CertificateError(
             f"'{path}' holds no JSON ({' '.join(str(error).split())[:80]}): expected a certificate "
@@ -88,6 +92,7 @@ def load(path: Path) -> Certificate:
         )
     try:
         broken = broken_seals(content)
+        sensible = _is_sensible(content)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CertificateError(
             f"'{path}' is no whole certificate ({type(error).__name__}): expected one that "
@@ -95,7 +100,26 @@ def load(path: Path) -> Certificate:
         ) from None
     if broken:
         raise CertificateError(f"'{path}' was changed after it was sealed: {_named(*broken[0])}")
+    if not sensible:
+        raise CertificateError(
+            f"'{path}' has a name that is not in capitals, or a dimension that does not start "
+            f"between 1 and {LARGEST_LEAST}: expected a certificate that `verify prove` wrote"
+        )
     return content
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are there once: readers differ on which of two counts."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return dict(pairs)
+
+
+def _is_sensible(content: Certificate) -> bool:
+    """A name that can be printed, and dimensions at which a claim can be written out."""
+    named = re.fullmatch("[A-Z0-9_]{1,100}", content["name"]) is not None
+    least = content["dims"].values()
+    return named and all(type(n) is int and 1 <= n <= LARGEST_LEAST for n in least)
 
 
 def _named(claim: str, step: str) -> str:

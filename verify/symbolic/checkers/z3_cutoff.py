@@ -348,7 +348,6 @@ CHECKER = Checker(
     missing=missing,
     states=(
         "over the reals, the negation of each step is unsatisfiable at the dimensions given in the "
-        "reason, which the cutoff theorem says are enough for all; where they are too large for "
-        "z3 a few small ones are tried, and the step stays undecided"
+        "reason, which the cutoff theorem says are enough for all dimensions"
     ),
 )
